@@ -78,10 +78,12 @@ def survey(chosen: argparse.Namespace) -> None:
     shown = {} if chosen.again else published_lines()
     for model_type in chosen.types or tiny_models.architectures():
         key = f"{model_type} training" if chosen.training else model_type
-        done = known.get(key)
+        earlier_result = known.get(key)
         if key in shown:
             continue
-        if done is not None and ("remedies" in done or not chosen.remedies or not done.get("breaks")):
+        if earlier_result is not None and (
+            "remedies" in earlier_result or not chosen.remedies or not earlier_result.get("breaks")
+        ):
             continue
         line = run_in_fork(compile_and_try, model_type, chosen.remedies, chosen.training, seconds=chosen.timeout)
         claim = line.pop("claim", None)
@@ -108,15 +110,15 @@ def summary(line: dict[str, Any]) -> str:
 def run_in_fork(function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any, seconds: float) -> dict[str, Any]:
     """Run a function in a forked process that may hang or die, and return its last result."""
     context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(theirs, function, *arguments, seconds))
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(sender, function, *arguments, seconds))
     process.start()
-    theirs.close()
+    sender.close()
     line: dict[str, Any] | None = None
     end = time.monotonic() + seconds
     with contextlib.suppress(EOFError):
-        while ours.poll(max(0.0, end - time.monotonic())):
-            message = ours.recv()
+        while receiver.poll(max(0.0, end - time.monotonic())):
+            message = receiver.recv()
             line = {**line, "stopped": message["error"]} if line is not None and "error" in message else message
     if line is None:
         line = {"error": "no end within the time" if process.is_alive() else "the process died"}
@@ -246,7 +248,7 @@ def _claim(model_type: str, remedy: Any, paths: dict[str, str], *, training: boo
 
 
 def check_in_processes(claim: dict[str, Any]) -> str:
-    """Run the program unchanged and with a remedy in separate processes, and compare independently of the package."""
+    """Run a program with and without a remedy in separate processes, and compare the results without the package."""
     import torch
 
     with tempfile.TemporaryDirectory() as folder:

@@ -111,15 +111,15 @@ def saved_bytes(call: Callable[[], object], known: set[int]) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        kept = call()
-    del kept
+        result = call()
+    del result
     return sum(sizes.values())
 
 
 def measure_independently(model: nn.Module, x: torch.Tensor) -> list[int]:
     """Return the peak of the eager and of the compiled call, and what they save."""
     known = {tensor.untyped_storage().data_ptr() for tensor in (x, *model.parameters(), *model.buffers())}
-    peaks, kept = [], []
+    peaks, results = [], []
     for call in (model, torch.compile(model)):
 
         def step(call: Callable[..., Any] = call) -> None:
@@ -130,15 +130,15 @@ def measure_independently(model: nn.Module, x: torch.Tensor) -> list[int]:
         step()
         model.zero_grad(set_to_none=True)
         peaks.append(peak(step))
-        kept.append(saved_bytes(functools.partial(call, x), known))
-    return [*peaks, *kept]
+        results.append(saved_bytes(functools.partial(call, x), known))
+    return [*peaks, *results]
 
 
 def main() -> None:
     """Print both measurements of each model."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--changes", action="store_true", help="also show what lowers the peak")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     names = ("eager peak", "compiled peak", "eager saved", "compiled saved")
     no_time_limit = mock.patch.object(further_measurements, "limit_time", return_value=contextlib.nullcontext())
     for kind, shape in MODELS:
@@ -154,9 +154,9 @@ def main() -> None:
         actual = [getattr(memory, f"{name.replace(' ', '_')}_bytes") for name in names]
         for name, ours, other in zip(names, actual, expected, strict=True):
             print(f"{kind.__name__:14} {name:14} {memory_text(ours):>10} {memory_text(other):>10} {ours / other:6.3f}")
-        for finding in cost_findings(report) if given.changes else []:
+        for finding in cost_findings(report) if arguments.changes else []:
             print(f"    {finding.sentence}")
-        for change in memory.changes if given.changes else []:
+        for change in memory.changes if arguments.changes else []:
             print(f"    {change.change}: peak {memory_text(change.peak_bytes)}, equal: {change.equal}")
 
 

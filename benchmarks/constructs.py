@@ -37,11 +37,11 @@ def main() -> None:
             known = outcomes.setdefault(construct.name, {})
             if options.new and release in known:
                 continue
-            found = outcome(construct)
-            if known.get(release) != found:
+            new_outcome = outcome(construct)
+            if known.get(release) != new_outcome:
                 changed = True
-                print(f"{construct.name}: {known.get(release, 'not run')} -> {found}", flush=True)
-            known[release] = found
+                print(f"{construct.name}: {known.get(release, 'not run')} -> {new_outcome}", flush=True)
+            known[release] = new_outcome
     if options.check:
         sys.exit(changed)
     ordered = {name: dict(sorted(outcomes[name].items(), key=_version)) for name in names if name in outcomes}

@@ -24,7 +24,7 @@ from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words.cost import cost_verdicts, coverage_sentences
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.experiments.cost.entry_cost import Remedied
+    from jupyter_graphbreak.experiments.trial.entry import RemedyContext
     from jupyter_graphbreak.report.cost import Spread
 
 #: Microseconds that each break of ``three_waits`` takes.
@@ -120,30 +120,32 @@ def measure_bart(backend: str, budget: Budget) -> None:
             decoder.layerdrop = 0.0
         return Entry(f"BART, {kind}", None, model, Arguments(input_ids=ids, labels=ids), backend)
 
-    def remedied(kind: str) -> Remedied:
-        return lambda: contextlib.nullcontext(made[kind])
+    def remedied(kind: str) -> RemedyContext:
+        return lambda: contextlib.nullcontext(entries[kind])
 
-    made = {kind: entry(kind) for kind in ("as it is", "where", "no layer drop")}
-    others: dict[tuple[str, ...], Remedied] = {(kind,): remedied(kind) for kind in made if kind != "as it is"}
-    found = measure_entry(made["as it is"], others, budget=budget)
-    cost, summary = found.cost, found.report.summary
+    entries = {kind: entry(kind) for kind in ("as it is", "where", "no layer drop")}
+    others: dict[tuple[str, ...], RemedyContext] = {(kind,): remedied(kind) for kind in entries if kind != "as it is"}
+    measured_entry = measure_entry(entries["as it is"], others, budget=budget)
+    cost, summary = measured_entry.cost, measured_entry.report.summary
     print(f"\nBART's decoder, 3 layers, forward in training, backend {backend}")
     print(f"  {summary.breaks} breaks, {summary.graphs} graphs; {'settled' if cost.settled else 'has not settled'}")
     print(f"  eager            {with_quartiles(cost.eager)}")
     print(f"  compiled         {with_quartiles(cost.compiled)}: {vs_eager(cost.eager, cost.compiled)}")
     for remedy in cost.remedied:
         print(f"  {remedy.remedies[0]:16} {with_quartiles(remedy.time)}: {vs_eager(cost.eager, remedy.time)}")
-    show_parts(found)
+    show_parts(measured_entry)
 
 
-def show_parts(found: MeasuredEntry) -> None:
+def show_parts(measured_entry: MeasuredEntry) -> None:
     """Print the parts of the compiled call's time."""
-    cost = found.cost
-    whole = cost.compiled.median_us
+    cost = measured_entry.cost
+    compiled_us = cost.compiled.median_us
     for kind in ("graph", "outside", "guards"):
         part = sum(part.time.median_us for part in cost.parts if part.kind == kind)
-        print(f"  {kind:16} {part:8,.0f} us, {part / whole:.0%}")
-    print(f"  together         {sum(part.time.median_us for part in cost.parts) / whole:8.1%} of the compiled call")
+        print(f"  {kind:16} {part:8,.0f} us, {part / compiled_us:.0%}")
+    print(
+        f"  together         {sum(part.time.median_us for part in cost.parts) / compiled_us:8.1%} of the compiled call"
+    )
     if cost.coverage is not None:
         print(f"  operations       {cost.coverage.compiled_ops} compiled, {cost.coverage.eager_ops} eager")
 
@@ -171,17 +173,19 @@ def three_waits(x: torch.Tensor) -> torch.Tensor:
 
 def measure_known_waits(backend: str, budget: Budget) -> None:
     """Measure a program whose breaks take known times."""
-    found = measure_entry(Entry("three_waits", None, three_waits, Arguments(torch.rand(1000)), backend), budget=budget)
+    measured = measure_entry(
+        Entry("three_waits", None, three_waits, Arguments(torch.rand(1000)), backend), budget=budget
+    )
     print(f"\nBreaks of {', '.join(map(str, KNOWN_US))} us, backend {backend}")
-    lines = {break_.id: break_.location.line for break_ in found.report.breaks if break_.location is not None}
-    parts = [part for part in found.cost.parts if part.kind == "outside" and part.break_ is not None]
+    lines = {break_.id: break_.location.line for break_ in measured.report.breaks if break_.location is not None}
+    parts = [part for part in measured.cost.parts if part.kind == "outside" and part.break_ is not None]
     for part, expected in zip(sorted(parts, key=lambda part: lines[part.break_ or ""]), KNOWN_US, strict=True):
         print(f"  {expected:5} us found as {with_quartiles(part.time)}: {part.time.median_us / expected - 1:+.0%}")
-    show_parts(found)
-    print_uninstrumented(found, backend)
+    show_parts(measured)
+    print_uninstrumented(measured, backend)
 
 
-def print_uninstrumented(found: MeasuredEntry, backend: str) -> None:
+def print_uninstrumented(measured_entry: MeasuredEntry, backend: str) -> None:
     """Print the sum of the parts beside the time of the program, freshly compiled without instrumentation."""
     compiled, x = torch.compile(three_waits, backend=backend), torch.rand(1000)
     times = []
@@ -190,7 +194,7 @@ def print_uninstrumented(found: MeasuredEntry, backend: str) -> None:
         compiled(x)
         times.append((time.perf_counter() - start) * 1e6)
     whole = statistics.median(times[100:])
-    parts = sum(part.time.median_us for part in found.cost.parts)
+    parts = sum(part.time.median_us for part in measured_entry.cost.parts)
     print(f"  uninstrumented   {whole:8,.0f} us, of which the parts are {parts / whole:.1%}")
 
 

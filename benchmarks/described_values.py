@@ -51,7 +51,7 @@ class Describer:
         attributes = ""
         if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, type | types.ModuleType):
             items = vars(value).items()
-            attributes = "; ".join(f"{name}={part(held)}" for name, held in items if not name.startswith(_NOT_SEEN))
+            attributes = "; ".join(f"{name}={part(item)}" for name, item in items if not name.startswith(_NOT_SEEN))
         match value:
             case torch.Tensor():
                 return f"{_tensor(value, part)} {self._storage(value)} {attributes}"
@@ -62,7 +62,7 @@ class Describer:
             case set() | frozenset():
                 return ", ".join(sorted(map(part, value)))
             case dict():
-                return ", ".join(f"{part(key)}: {part(held)}" for key, held in value.items()) + attributes
+                return ", ".join(f"{part(key)}: {part(value)}" for key, value in value.items()) + attributes
             case types.ModuleType():
                 return value.__name__
             case types.MethodType():
@@ -74,7 +74,7 @@ class Describer:
             case type():
                 if value.__module__ != "__main__":
                     return value.__qualname__
-                members = {n: held for n, held in vars(value).items() if n not in {"__dict__", "__weakref__"}}
+                members = {n: value for n, value in vars(value).items() if n not in {"__dict__", "__weakref__"}}
                 return f"{value.__qualname__} {[b.__qualname__ for b in value.__mro__]} {part(members)}"
             case BaseException():
                 return f"{_error(value, part)} {attributes}"
@@ -152,7 +152,7 @@ def _error(error: BaseException, part: Callable[[Any], str]) -> str:
         if not any(part in entry.filename for part in ("IPython", "user_view.py", "/jupyter_graphbreak/"))
     ]
     inner = [part(error.__cause__), part(error.__context__)]
-    inner += [part(each) for each in getattr(error, "exceptions", ())]
+    inner += [part(inner_error) for inner_error in getattr(error, "exceptions", ())]
     return f"{facts} {frames} {inner}"
 
 

@@ -73,7 +73,7 @@ def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
 
 
 def _without_lines(parts: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return the seen parts without the traceback at the end of an output."""
+    """Return what was seen, without the lines of the traceback at the end of the output."""
     output = itertools.takewhile(lambda line: not line.startswith("stdout: -----"), parts["output"])
     return parts | {"output": [*output, *parts["output"][-1:]]}
 

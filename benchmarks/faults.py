@@ -276,7 +276,7 @@ def _brief(report: dict[str, Any]) -> str:
 def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list[Place]:
     """Return our functions that the first cell calls, except for wrappers of PyTorch's functions.
 
-    Such a wrapper must call the original, so its own fault always shows. Faults in our other functions must not.
+    Such a wrapper must call the original, so a fault in it always shows. Faults in our other functions must not show.
     """
     codes: dict[types.CodeType, bool] = {}
 
@@ -292,7 +292,11 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
             Session(shell, options, plain=False).run(cells[0])
         finally:
             sys.setprofile(None)
-        return [Seen({"places": [json.dumps(_place(code)) for code, stands in codes.items() if not stands]})]
+        return [
+            Seen(
+                {"places": [json.dumps(_place(code)) for code, is_wrapper_code in codes.items() if not is_wrapper_code]}
+            )
+        ]
 
     seen = run_in_fork(record_places)
     if isinstance(seen, str):
@@ -345,11 +349,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--options", default="-b eager", help="of the magic")
     parser.add_argument("--only", default="", help="only functions whose file and name match this expression")
-    parser.add_argument("--program", choices=PROGRAMS, help="only the faults in this one")
-    parser.add_argument("--part", type=int, default=0, help="of how many parts this is one, from 0")
-    parser.add_argument("--parts", type=int, default=1, help="run only one in this number of faults")
-    parser.add_argument("--lines", type=int, default=None, help="the most lines to show of what the user saw")
-    parser.add_argument("--interrupt", action="store_true", help="interrupt at each function in place of a fault")
+    parser.add_argument("--program", choices=PROGRAMS, help="run only this program")
+    parser.add_argument("--part", type=int, default=0, help="which part of the faults to run, counted from 0")
+    parser.add_argument("--parts", type=int, default=1, help="the number of parts into which the faults are divided")
+    parser.add_argument("--lines", type=int, default=None, help="maximum number of lines to show of what the user saw")
+    parser.add_argument("--interrupt", action="store_true", help="interrupt each function instead of making it fail")
     arguments = parser.parse_args()
     breaking, judge = (interrupt, outcome_of_interrupt) if arguments.interrupt else (fault, outcome)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes of a shell ignore interrupts
@@ -364,12 +368,13 @@ def main() -> None:
     for name in PROGRAMS if arguments.program is None else [arguments.program]:
         cells = PROGRAMS[name]
         outcomes += outcomes_of_faults(shell, cells, arguments, breaking, judge, name)
-    late = [result for result in outcomes if result.place.file.startswith(("analysis", "views"))]
+    late_results = [result for result in outcomes if result.place.file.startswith(("analysis", "views"))]
     same = sum(not result.seen for result in outcomes)
     print(f"\n{len(outcomes)} times a function raised; the user saw the same {same} times,")
     print(f"the next report was right {sum(result.is_next_right for result in outcomes)} times,")
     print(f"and the fault was noted {sum(result.is_reported for result in outcomes)} times.")
-    print(f"Of {len(late)} in analysis and views {sum(result.has_report for result in late)} left a report.")
+    report_count = sum(result.has_report for result in late_results)
+    print(f"Of {len(late_results)} faults in analysis and views, {report_count} left a report.")
 
 
 def outcomes_of_faults(

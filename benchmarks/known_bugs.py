@@ -30,11 +30,11 @@ def main() -> None:
     changed = False
     for name in PROGRAMS:
         known = outcomes.setdefault(name, {})
-        found = outcome(name)
-        if known.get(release) != found:
+        new_outcome = outcome(name)
+        if known.get(release) != new_outcome:
             changed = True
-            print(f"{name}: {known.get(release, 'not run')} -> {found}", flush=True)
-        known[release] = found
+            print(f"{name}: {known.get(release, 'not run')} -> {new_outcome}", flush=True)
+        known[release] = new_outcome
     if check:
         sys.exit(changed)
     ordered = {name: dict(sorted(outcomes[name].items(), key=_version)) for name in PROGRAMS}

@@ -29,8 +29,8 @@ NAMESPACES = {"aten", "prims", "prim", "inductor", "_c10d_functional", "c10d_fun
 def callables(name: str) -> set[str]:
     """Return the dotted names of the callables in a module of PyTorch."""
     module = importlib.import_module(name) if name in MODULES[:11] else eval(name, {"torch": torch})  # noqa: S307
-    held = ((part, getattr(module, part, None)) for part in dir(module) if not part.startswith("__"))
-    return {f"{name}.{part}" for part, value in held if callable(value)}
+    members = ((part, getattr(module, part, None)) for part in dir(module) if not part.startswith("__"))
+    return {f"{name}.{part}" for part, value in members if callable(value)}
 
 
 def operations() -> set[str]:
@@ -71,7 +71,7 @@ def main() -> None:
             section = line.strip("[]")
         elif line:
             known[section].add(line)
-    written = (f"[{name}]\n" + "\n".join(sorted(found | known[name])) for name, found in sections.items())
+    written = (f"[{name}]\n" + "\n".join(sorted(words | known[name])) for name, words in sections.items())
     LIST.write_text("\n".join(written) + "\n", encoding="utf-8")
 
 

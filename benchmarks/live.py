@@ -67,7 +67,7 @@ def run(options: str, ops: int) -> Result:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
     wall, cpu, thread = (float(number) for number in printed[0].split())
-    return Result(wall, cpu, thread, sum(now != before for before, now in zip(["", *states], states, strict=False)))
+    return Result(wall, cpu, thread, sum(state != before for before, state in zip(["", *states], states, strict=False)))
 
 
 def main() -> int:

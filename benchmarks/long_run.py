@@ -59,7 +59,7 @@ def main() -> None:
         )
         for name in ("watched", "plain")
     }
-    found: dict[str, list[list[Any]]] = {name: [] for name in processes}
+    answers: dict[str, list[list[Any]]] = {name: [] for name in processes}
     calls = arguments.calls // arguments.blocks
     for number in range(arguments.blocks):
         for name in sorted(processes, reverse=bool(number % 2)):
@@ -68,10 +68,10 @@ def main() -> None:
                 raise SystemExit("the process has no streams")
             process.stdin.write(f"{calls}\n")
             process.stdin.flush()
-            found[name].append(json.loads(process.stdout.readline()))
+            answers[name].append(json.loads(process.stdout.readline()))
     for process in processes.values():
         process.communicate()
-    watched, plain = found["watched"], found["plain"]
+    watched, plain = answers["watched"], answers["plain"]
     ratios = sorted(one[0] / other[0] for one, other in zip(watched, plain, strict=True))
     quarter = len(ratios) // 4
     first, last = watched[len(watched) // 10], watched[-1]

@@ -1,9 +1,9 @@
 """Measure the memory that each question about a call needs, compared with the memory of the call and of its cell.
 
 A fresh process makes a model of three linear layers with two graph breaks and asks the question. The growth is the peak
-of the process's memory meanwhile, minus the memory held before. What the same cell needs without the package, measured
-in a process of its own, is subtracted; the ratio divides the rest by the size of the tensors that the call holds. Linux
-only.
+of the process's memory meanwhile, minus the memory held before. The growth that the same cell causes without the
+package, in a separate process, is subtracted; the ratio divides the rest by the size of the tensors that the call
+holds. Linux only.
 
     python benchmarks/memory.py                  # all programs and questions, a model of 200 MiB
     python benchmarks/memory.py --mib 400 --program backward --way=--check --backend inductor
@@ -45,6 +45,8 @@ def train(model, optimizer, x):
     loss.backward()
     optimizer.step()
     return loss
+def step(x):
+    return train(model, optimizer, x)
 """.replace("LAYERS", str(_LAYERS))
 EDIT = ("            torch._dynamo.graph_break()\n", "")
 
@@ -77,6 +79,7 @@ PROGRAMS = {
     "compiled AdamW": Program(
         "value = CALL(model, optimizer, x)", "train", ("model", "optimizer", "x"), has_state=True
     ),
+    "compiled AdamW, names": Program("value = CALL(x)", "step", ("x",), has_state=True),
 }
 #: The cell without the package, and the magic on a line, which copies the model before the call.
 WITHOUT, LINE = "without", "--frontends on a line"
@@ -108,7 +111,7 @@ def run_cell(shell: Any, text: str, **options: Any) -> None:
 
 
 def ask_in_cell(shell: Any, program: Program, way: str, backend: str) -> None:
-    """Run a program's cell in a way."""
+    """Run a program's cell and ask about it in one of the ways."""
     names = program.function, ", ".join(program.arguments or ("x",))
     cell = program.cell.replace(
         "CALL", names[0] if way.startswith("--frontends") else f"torch.compile({names[0]}, backend={backend!r})"
@@ -132,9 +135,10 @@ def ask_by_capture(shell: Any, program: Program, way: str, backend: str) -> None
     """Run a program's cell in a block that keeps its entries."""
     cell = program.cell.replace("CALL", f"torch.compile({program.function}, backend={backend!r})")
     block = "\n".join(f"    {line}" for line in cell.splitlines())
-    then = "report = run.try_remedies()" if "try_remedies" in way else "report = run.report"
+    last_statement = "report = run.try_remedies()" if "try_remedies" in way else "report = run.report"
     run_cell(
-        shell, f"import jupyter_graphbreak\nwith jupyter_graphbreak.capture(entries=True) as run:\n{block}\n{then}"
+        shell,
+        f"import jupyter_graphbreak\nwith jupyter_graphbreak.capture(entries=True) as run:\n{block}\n{last_statement}",
     )
 
 
@@ -146,7 +150,7 @@ def ask_about_call(shell: Any, program: Program, way: str, backend: str) -> None
 
 
 def question(way: str) -> Callable[[Any, Program, str, str], None]:
-    """Return the function that asks in a way."""
+    """Return the function that asks about a program in one of the ways."""
     return ask_about_call if way in CALLS else ask_by_capture if way in CAPTURES else ask_in_cell
 
 
@@ -157,7 +161,7 @@ def set_up(shell: Any, width: int, program: Program) -> int:
     model = shell.user_ns["Stack"](width)
     optimizer = torch.optim.AdamW(model.parameters())
     x = torch.rand(_BATCH, width)
-    if "optimizer" in program.cell:  # the optimizer makes its state in the first step
+    if program.has_state or "optimizer" in program.cell:  # the optimizer makes its state in the first step
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         optimizer.step()
@@ -167,7 +171,7 @@ def set_up(shell: Any, width: int, program: Program) -> int:
     return sum(tensor.nbytes for tensor in (*model.parameters(), x, *states))
 
 
-def held_now() -> int:
+def reset_peak() -> int:
     """Return the memory of this process, and reset its peak."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
@@ -190,21 +194,22 @@ def measure(program: Program, way: str, mib: int, backend: str) -> tuple[int, in
     set_up(shell, 8, program)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         ask(shell, program, way, backend)  # first-time loading and compiling do not count
-        held = set_up(shell, round((mib * (1 << 20) / 4 / _LAYERS) ** 0.5), program)
+        held_bytes = set_up(shell, round((mib * (1 << 20) / 4 / _LAYERS) ** 0.5), program)
         if way.endswith(" again"):
             ask(shell, program, way, backend)
         shell.user_ns.pop("report", None)
-        before = held_now()
+        before = reset_peak()
         ask(shell, program, way, backend)
-    return held, status("VmHWM") - before
+    return held_bytes, status("VmHWM") - before
 
 
-def measure_in_process(program: str, way: str, given: argparse.Namespace) -> tuple[int, int]:
-    """Measure in a process of its own."""
-    arguments = [f"--program={program}", f"--way={way}", f"--mib={given.mib}", f"--backend={given.backend}", "--here"]
-    done = subprocess.run([sys.executable, __file__, *arguments], check=True, capture_output=True, text=True)
-    held, growth = done.stdout.split()[-2:]
-    return int(held), int(growth)
+def measure_in_process(program: str, way: str, arguments: argparse.Namespace) -> tuple[int, int]:
+    """Measure one way of asking in a separate process."""
+    command = [sys.executable, __file__, f"--program={program}", f"--way={way}", f"--mib={arguments.mib}"]
+    command += [f"--backend={arguments.backend}", "--here"]
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    held_bytes, growth = process.stdout.split()[-2:]
+    return int(held_bytes), int(growth)
 
 
 def main() -> None:
@@ -217,19 +222,22 @@ def main() -> None:
     )
     parser.add_argument("--way", choices=(WITHOUT, *WAYS), action="append", help="only this way; likewise")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.here:
-        print(*measure(PROGRAMS[given.program[0]], given.way[0], given.mib, given.backend))
+    arguments = parser.parse_args()
+    if arguments.here:
+        print(*measure(PROGRAMS[arguments.program[0]], arguments.way[0], arguments.mib, arguments.backend))
         return
-    for name in given.program or PROGRAMS:
-        held, plain = measure_in_process(name, WITHOUT, given)
-        print(f"{name}: the call holds {held / 2**20:.0f} MiB, the cell alone adds {plain / 2**20:.0f} MiB", flush=True)
-        for way in given.way or WAYS:
+    for name in arguments.program or PROGRAMS:
+        held_bytes, plain = measure_in_process(name, WITHOUT, arguments)
+        print(
+            f"{name}: the call holds {held_bytes / 2**20:.0f} MiB, the cell alone adds {plain / 2**20:.0f} MiB",
+            flush=True,
+        )
+        for way in arguments.way or WAYS:
             if way in CALLS and not PROGRAMS[name].arguments:
                 continue
-            growth = measure_in_process(name, way, given)[1]
+            growth = measure_in_process(name, way, arguments)[1]
             more = growth - (0 if way in CALLS else plain)
-            ratio = f"{more / held:6.2f} times the call's tensors, without what the cell alone adds"
+            ratio = f"{more / held_bytes:6.2f} times the call's tensors, without what the cell alone adds"
             print(f"  {way:22} {growth / 2**20:8.0f} MiB {ratio}", flush=True)
 
 

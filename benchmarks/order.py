@@ -75,7 +75,7 @@ class Break(NamedTuple):
 
 
 def spins(us: int) -> Break:
-    """Return code that calls a function that only takes time."""
+    """Return code that calls a function that only waits."""
     return Break(f"    spin({us})\n", "")
 
 
@@ -142,13 +142,13 @@ def saved_us(programs: list[Callable[[], Any]], rounds: int) -> list[tuple[float
         for _ in range(5):
             program()
     for _ in range(rounds):
-        for program, found in zip(programs, times, strict=True):
+        for program, program_times in zip(programs, times, strict=True):
             start = time.perf_counter()
             program()
-            found.append((time.perf_counter() - start) * 1e6)
+            program_times.append((time.perf_counter() - start) * 1e6)
     saved = []
     for other in times[1:]:
-        differences = sorted(whole - part for whole, part in zip(times[0], other, strict=True))
+        differences = sorted(first - part for first, part in zip(times[0], other, strict=True))
         quarter = len(differences) // 4
         spread = (differences[-quarter] - differences[quarter]) / 2
         saved.append((statistics.median(differences), 2 * spread / len(differences) ** 0.5))
@@ -181,13 +181,13 @@ def order_of(report: jupyter_graphbreak.Report, breaks: list[Break]) -> list[int
     ]
     by_line = {line + 1: number for number, line in enumerate(dict.fromkeys(places))}
     by_id = {break_.id: break_ for break_ in report.breaks}
-    found = []
+    numbers = []
     for ident in report.order:
         location = by_id[ident].location
         number = by_line.get(location.line) if location is not None else None
-        if number is not None and number not in found:
-            found.append(number)
-    return found
+        if number is not None and number not in numbers:
+            numbers.append(number)
+    return numbers
 
 
 def main() -> int:
@@ -217,11 +217,13 @@ def main() -> int:
             adds_up = min(before, after) * (1 - CLOSE) <= parts <= max(before, after) * (1 + CLOSE)
             close += adds_up
             order = order_of(report, breaks)
-            good = len(order) == len(breaks) and is_right(order, saved, before)
-            right += good
+            is_right_order = len(order) == len(breaks) and is_right(order, saved, before)
+            right += is_right_order
             words = ", ".join(f"{number + 1}: {us:,.0f} ±{error:,.0f} us" for number, (us, error) in enumerate(saved))
             listed = " ".join(str(number + 1) for number in order)
-            print(f"{'right' if good else 'WRONG'}  {title}: listed {listed}; fixing saves {words}", flush=True)
+            print(
+                f"{'right' if is_right_order else 'WRONG'}  {title}: listed {listed}; fixing saves {words}", flush=True
+            )
             verdict = f"{'within' if adds_up else 'NOT within'} {CLOSE:.0%}"
             print(f"  {verdict}: parts {parts:,.0f} us, whole call {before:,.0f} to {after:,.0f} us", flush=True)
             torch.compiler.reset()

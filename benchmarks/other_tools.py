@@ -168,9 +168,9 @@ _IN_PROCESS = {"ours": _ours, "explain": _explain, "fullgraph": _fullgraph, "com
 def _run(tool: str, folder: Path, environment: dict[str, str] | None = None) -> tuple[dict[str, ToolResult], str]:
     """Run all programs under a tool in a separate process; return its results and its log."""
     command = [sys.executable, __file__, "--tool", tool, str(folder)]
-    done = subprocess.run(command, env=os.environ | (environment or {}), capture_output=True, text=True, check=True)
-    results = json.loads(done.stdout.splitlines()[-1])
-    return {name: ToolResult(**fields) for name, fields in results.items()}, done.stderr
+    process = subprocess.run(command, env=os.environ | (environment or {}), capture_output=True, text=True, check=True)
+    results = json.loads(process.stdout.splitlines()[-1])
+    return {name: ToolResult(**fields) for name, fields in results.items()}, process.stderr
 
 
 def _logs(folder: Path) -> dict[str, ToolResult]:

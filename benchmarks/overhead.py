@@ -34,7 +34,7 @@ class Cost(NamedTuple):
 
 def cpu_seconds() -> float:
     """Return the processor time that this process and its ended children have used."""
-    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    usages = (resource.getrusage(processes) for processes in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 

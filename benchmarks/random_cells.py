@@ -26,13 +26,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, help="run this one of the programs alone, and print it")
+    parser.add_argument("--only", type=int, help="the number of the only program to run, which is printed")
     parser.add_argument("--options", default="-b eager", help="of the magic")
     arguments = parser.parse_args()
     begun = time.perf_counter()
     shell = make_shell()
     plans: collections.Counter[str] = collections.Counter()
-    differing = []
+    differing_programs = []
     numbers = [arguments.only] if arguments.only is not None else range(arguments.programs)
     for number in numbers:
         cells = Writer(arguments.seed * 1_000_000 + number).program()
@@ -41,20 +41,20 @@ def main() -> None:
             for plain in (True, False)
         )
         plans.update([explained] if isinstance(explained, str) else [seen.plan for seen in explained[:-1]])
-        found = differences(plain, explained)
-        if found:  # check whether it differs from itself
+        differing_lines = differences(plain, explained)
+        if differing_lines:  # check whether it differs from itself
             again = run_in_fork(functools.partial(run_program, shell, cells, arguments.options, plain=True))
             own = set(differences(plain, again))
-            found = [line for line in found if line not in own]
-            if not any(":" in line or line.startswith("  ") for line in found):
-                found = []
-        if found:
-            differing.append(number)
-        if found or arguments.only is not None:
+            differing_lines = [line for line in differing_lines if line not in own]
+            if not any(":" in line or line.startswith("  ") for line in differing_lines):
+                differing_lines = []
+        if differing_lines:
+            differing_programs.append(number)
+        if differing_lines or arguments.only is not None:
             print(f"\n{'=' * 30} program {number} of seed {arguments.seed}")
-            text = "\n".join([*itertools.starmap(_list_cell, enumerate(cells[1:], start=2)), *found])
+            text = "\n".join([*itertools.starmap(_list_cell, enumerate(cells[1:], start=2)), *differing_lines])
             print(text.encode(errors="replace").decode(), flush=True)
-    print(f"\n{len(numbers)} programs, {len(differing)} differ: {differing}")
+    print(f"\n{len(numbers)} programs, {len(differing_programs)} differ: {differing_programs}")
     print(f"cells: {dict(plans)}; {time.perf_counter() - begun:.0f} s")
 
 

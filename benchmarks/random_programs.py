@@ -55,7 +55,9 @@ class Writer:
         """Return some cells, most of them to be explained."""
         cells = [Cell(IMPORTS, is_explained=False)]
         if self._random.random() < 0.8:
-            cells.append(Cell("\n".join(self._many("definition", 1, 5)), is_explained=self._random.random() < 0.3))
+            cells.append(
+                Cell("\n".join(self._statements("definition", 1, 5)), is_explained=self._random.random() < 0.3)
+            )
         for _ in range(self._random.randint(1, 4)):
             cells.append(Cell(self._cell(), self._random.random() < 0.8))
             if self._random.random() < 0.1:
@@ -63,11 +65,15 @@ class Writer:
         return cells
 
     def _cell(self) -> str:
-        statements = self._many("definition", 0, 2)
+        statements = self._statements("definition", 0, 2)
         if self._random.random() < 0.6:
-            statements += self._many("common", 2, 10)
+            statements += self._statements("common", 2, 10)
         else:
-            statements += [*self._many("common", 0, 6), *self._many("noticed", 1, 3), *self._many("common", 0, 3)]
+            statements += [
+                *self._statements("common", 0, 6),
+                *self._statements("noticed", 1, 3),
+                *self._statements("common", 0, 3),
+            ]
         for kind, share in (("failing", 0.2), ("refused", 0.04)):
             if self._random.random() < share:
                 statements.insert(self._random.randint(0, len(statements)), self._statement([kind]))
@@ -76,8 +82,8 @@ class Writer:
             text = text[text.index("%%") :]
         return text
 
-    def _many(self, kind: str, least: int, most: int) -> list[str]:
-        return [self._statement([kind]) for _ in range(self._random.randint(least, most))]
+    def _statements(self, kind: str, min_count: int, max_count: int) -> list[str]:
+        return [self._statement([kind]) for _ in range(self._random.randint(min_count, max_count))]
 
     def _statement(self, kinds: list[str]) -> str:
         while True:

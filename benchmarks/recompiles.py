@@ -54,8 +54,8 @@ def programs() -> list[Program]:
 def best_remedy(path: Path) -> Remedy | None:
     """Return the first change for recompiles that works."""
     command = ["graphbreak", "script", "--try", "--format", "json", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    report = msgspec.json.decode(done.stdout[done.stdout.index("{") :], type=Report)
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    report = msgspec.json.decode(process.stdout[process.stdout.index("{") :], type=Report)
     working = (remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING)
     return next(working, None)
 
@@ -64,13 +64,13 @@ def count_compilations(text: str, folder: Path) -> tuple[int, int]:
     """Return how many frames a program compiles in a fresh process, for the calls of the run and for further ones."""
     path = folder / "counted.py"
     path.write_text(text + _COUNT, encoding="utf-8")
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True)
-    seen, unseen = re.findall(r"^compiled (\d+)$", done.stdout, re.MULTILINE)
+    process = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True)
+    seen, unseen = re.findall(r"^compiled (\d+)$", process.stdout, re.MULTILINE)
     return int(seen), int(unseen)
 
 
 def apply_change(text: str, remedy: Remedy) -> str:
-    """Return a program with a change; one without a place goes before the calls."""
+    """Return a program with a change; code without a place is appended, before the calls are."""
     if remedy.edits:
         return apply_edits(text, list(remedy.edits))
     return f"{text}\n{remedy.code}\n"
@@ -83,7 +83,7 @@ def is_as_claimed(program: Program, folder: Path) -> bool:
     remedy = best_remedy(path)
     plain, _ = count_compilations(program.text, folder)
     if remedy is None or remedy.evidence is None:
-        print(f"{program.name:24} {plain} compilations, nothing claims to end them", flush=True)
+        print(f"{program.name:24} {plain} compilations, and no change claims to end them", flush=True)
         return program.smallest is None
     claim = remedy.evidence.compilations_before, remedy.evidence.compilations_after
     unseen = remedy.evidence.unseen.compilations if remedy.evidence.unseen is not None else 0

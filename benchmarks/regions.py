@@ -64,9 +64,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--differ", action="store_true", help="give each layer a different scale")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.manual_seed(0)
-    model = Model(given.layers, differ=given.differ)
+    model = Model(arguments.layers, differ=arguments.differ)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         with mock.patch.object(further_measurements, "limit_time", return_value=contextlib.nullcontext()):

@@ -50,23 +50,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="eager")
     parser.add_argument("--programs", type=Path, default=PROGRAMS)
-    given = parser.parse_args()
+    options = parser.parse_args()
     import torch
 
     import jupyter_graphbreak
 
     total: Counter[str] = Counter()
     seconds: list[float] = []
-    for name, (program, *arguments) in load(given.programs).items():
+    for name, (program, *arguments) in load(options.programs).items():
         start = time.perf_counter()
-        report = jupyter_graphbreak.try_remedies(torch.compile(program, backend=given.backend), *arguments)
-        took = time.perf_counter() - start
+        report = jupyter_graphbreak.try_remedies(torch.compile(program, backend=options.backend), *arguments)
+        elapsed_s = time.perf_counter() - start
         verdicts = best_verdicts(report)
         total.update(verdicts)
-        seconds += [took / len(verdicts) for _ in verdicts]
-        print(f"{name:24} {len(verdicts)} places  {took:5.1f} s  {', '.join(verdicts)}")
+        seconds += [elapsed_s / len(verdicts) for _ in verdicts]
+        print(f"{name:24} {len(verdicts)} places  {elapsed_s:5.1f} s  {', '.join(verdicts)}")
     places = total.total()
-    print(f"\n{places} places with the backend {given.backend}, torch {torch.__version__}")
+    print(f"\n{places} places with the backend {options.backend}, torch {torch.__version__}")
     for verdict in VERDICTS:
         print(f"  {verdict:20} {total[verdict]:4}  {total[verdict] / places:4.0%}")
     print(f"  seconds a break: median {statistics.median(seconds):.1f}, most {max(seconds):.1f}")

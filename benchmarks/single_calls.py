@@ -16,7 +16,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: How many calls one measurement has, and how many measurements there are.
+#: The number of calls in one measurement, and the number of measurements.
 CALLS, ROUNDS = 20, 30
 
 

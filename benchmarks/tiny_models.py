@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Values = tuple[tuple[str, Any], ...]
 
 #: The mappings that are searched for the class of an architecture; the first match counts.
-_HEADS = (
+_MODEL_MAPPINGS = (
     "MODEL_FOR_CTC",
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
     "MODEL_FOR_CAUSAL_LM",
@@ -29,16 +29,16 @@ _HEADS = (
     "MODEL",
 )
 #: Small values of a configuration's fields, by the field's name; the first pattern that matches the whole name counts.
-#: ``_FEW`` has only counts of parts, for models that accept small counts but need their own sizes.
-_FEW: Values = (
+#: ``_SMALL_COUNTS`` has only counts of parts, for models that accept small counts but need their own sizes.
+_SMALL_COUNTS: Values = (
     (r"(n_routed|num_local|num|moe_num)_experts", 4),
     (r"(num_)?experts_per_tok(en)?|moe_topk|top_k_experts|moe_k|num_selected_experts", 2),
     (r"(num_|n_)?shared_experts|num_shared_expert", 1),
     (r"first_k_dense_replace|decoder_sparse_step", 1),
     (r".*(hidden|encoder|decoder|num|n|backbone|transformer|query)_layers?|depth|num_hidden_groups|n_layer", 2),
 )
-_SMALL: Values = (
-    *_FEW,
+_SMALL_VALUES: Values = (
+    *_SMALL_COUNTS,
     (r"codebook_size", 64),
     (r"vocab_size|bbox_vocab_size|codebook_size|speech_vocab_size|text_vocab_size", 99),
     (r"(encoder_|decoder_|linear_|qk_)?(head_dim|attention_head_dim|d_kv)|linear_(key|value)_head_dim", 16),
@@ -70,7 +70,7 @@ _SMALL: Values = (
 )
 #: Some architectures accept only images of their own size.
 _OWN_IMAGES: Values = tuple(
-    (pattern, value) for pattern, value in _SMALL if pattern not in {"image_size|input_size", "patch_size"}
+    (pattern, value) for pattern, value in _SMALL_VALUES if pattern not in {"image_size|input_size", "patch_size"}
 )
 #: Additional settings that an architecture needs.
 _ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}}
@@ -90,7 +90,7 @@ _RESNETS = {
     **_RESNET,
     "backbone_config": {**_RESNET["backbone_config"], "out_features": ["stage2", "stage3", "stage4"]},
 }
-_OWN: dict[str, dict[str, Any]] = {
+_SPECIFIC_VALUES: dict[str, dict[str, Any]] = {
     "aria": {"projector_patch_to_query_dict": {16: 4}},
     "blip-2": {"image_token_index": 90},
     "instructblip": {"image_token_index": 90},
@@ -118,7 +118,7 @@ _SEVERAL_IMAGES = {
 def architectures() -> list[str]:
     """Return the model types of the library, in the order of its table."""
     known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
-    return [name for name in known if any(name in _mapping(head) for head in _HEADS)]
+    return [name for name in known if any(name in _mapping(head) for head in _MODEL_MAPPINGS)]
 
 
 def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, dict[str, Any]]:
@@ -137,9 +137,9 @@ def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, d
         The first error, if no set of small values fits.
     """
     try:
-        return _make_model(model_type, _SMALL, training=training)
+        return _make_model(model_type, _SMALL_VALUES, training=training)
     except Exception as error:
-        for values in (_OWN_IMAGES, _FEW):
+        for values in (_OWN_IMAGES, _SMALL_COUNTS):
             with contextlib.suppress(Exception):
                 return _make_model(model_type, values, training=training)
         raise error from None
@@ -148,21 +148,21 @@ def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, d
 def _make_model(model_type: str, values: Values, *, training: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
     torch.manual_seed(0)
     config_class = getattr(transformers, vars(configuration_auto)["CONFIG_MAPPING_NAMES"][model_type])
-    config = _small(config_class, _OWN.get(model_type, {}), values, top=True)
+    config = _small(config_class, _SPECIFIC_VALUES.get(model_type, {}), values, top=True)
     model = _class_of(model_type)(config).train(training)
     for parameter in model.parameters():
         if not torch.isfinite(parameter).all():
             torch.nn.init.normal_(parameter, std=0.02)
-    for places in _places(model):
+    for image_token_count in _image_token_counts(model):
         torch.manual_seed(1)
-        inputs = inputs_of(model, places)
+        inputs = inputs_of(model, image_token_count)
         with contextlib.suppress(ValueError), torch.no_grad():
             model(**inputs)
             break
     return model, inputs
 
 
-def _places(model: Any) -> Iterator[int | None]:
+def _image_token_counts(model: Any) -> Iterator[int | None]:
     """Yield candidates for the number of image tokens, parsed from the model's error messages."""
     yield None
     try:
@@ -181,7 +181,7 @@ def _mapping(head: str) -> dict[str, Any]:
 
 
 def _class_of(model_type: str) -> Any:
-    for head in _HEADS:
+    for head in _MODEL_MAPPINGS:
         name = _mapping(head).get(model_type)
         if name is not None:
             return getattr(transformers, name if isinstance(name, str) else name[0])
@@ -199,7 +199,7 @@ def _small(config_class: Any, own: dict[str, Any], values: Values, *, top: bool 
         if small is not None:
             chosen[name] = small
     for name, part in parts.items():
-        # A part has the kind of the default.
+        # If any kind is allowed for a part, it gets the kind of the default configuration.
         of_any_kind = part.__name__.startswith("Auto")
         kind = type(getattr(default, name, None)) if of_any_kind else part
         if of_any_kind and name in own:
@@ -211,12 +211,12 @@ def _small(config_class: Any, own: dict[str, Any], values: Values, *, top: bool 
         kinds = list(dict.fromkeys(default.layer_types))
         chosen["layer_types"] = [*kinds, *kinds][:2]
     rope = getattr(default, "rope_parameters", None)
-    if isinstance(rope, dict) and "mrope_section" in rope and values is not _FEW:
+    if isinstance(rope, dict) and "mrope_section" in rope and values is not _SMALL_COUNTS:
         chosen["rope_parameters"] = {**rope, "mrope_section": [2, 3, 3]}
-    made = config_class(**chosen)
-    if top and hasattr(made, "use_cache"):
-        made.use_cache = False
-    return made
+    config = config_class(**chosen)
+    if top and hasattr(config, "use_cache"):
+        config.use_cache = False
+    return config
 
 
 def _small_value(name: str, value: Any, values: Values) -> Any:
@@ -236,16 +236,16 @@ def _small_value(name: str, value: Any, values: Values) -> Any:
             listed = isinstance(value, list | tuple)
             if isinstance(small, list):
                 return small if listed else None
-            return [min(each, small) if isinstance(each, int) else each for each in value] if listed else small
+            return [min(item, small) if isinstance(item, int) else item for item in value] if listed else small
     return None
 
 
-def inputs_of(model: Any, places: int | None = None) -> dict[str, Any]:
+def inputs_of(model: Any, image_token_count: int | None = None) -> dict[str, Any]:
     """Return small inputs for a model, by the names of its ``forward``.
 
     Parameters
     ----------
-    places : int, optional
+    image_token_count : int, optional
         The number of image tokens in the text, if known.
     """
     config = model.config
@@ -253,27 +253,27 @@ def inputs_of(model: Any, places: int | None = None) -> dict[str, Any]:
     main = getattr(model, "main_input_name", "input_ids")
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     vocabulary = int(min(getattr(text, "vocab_size", 80) or 80, 80))
-    made: dict[str, Any] = {}
-    reads = main == "pixel_values" and hasattr(config, "text_config")
-    if "input_ids" in names and (reads or main not in {"pixel_values", "input_values", "input_features"}):
-        made["input_ids"] = torch.randint(5, vocabulary, (1, 24))
+    inputs: dict[str, Any] = {}
+    reads_text = main == "pixel_values" and hasattr(config, "text_config")
+    if "input_ids" in names and (reads_text or main not in {"pixel_values", "input_values", "input_features"}):
+        inputs["input_ids"] = torch.randint(5, vocabulary, (1, 24))
         if "attention_mask" in names:
-            made["attention_mask"] = torch.ones(1, 24, dtype=torch.long)
+            inputs["attention_mask"] = torch.ones(1, 24, dtype=torch.long)
     elif "input_ids" in names and names["input_ids"].default is inspect.Parameter.empty:
-        made["input_ids"] = torch.randint(5, vocabulary, (1, 24))
-    if main in {"input_values", "input_features"} or main not in made:
-        made.update(_main_input(main, config))
+        inputs["input_ids"] = torch.randint(5, vocabulary, (1, 24))
+    if main in {"input_values", "input_features"} or main not in inputs:
+        inputs.update(_main_input(main, config))
     if "decoder_input_ids" in names and getattr(config, "is_encoder_decoder", False):
-        made["decoder_input_ids"] = torch.randint(5, vocabulary, (1, 8))
+        inputs["decoder_input_ids"] = torch.randint(5, vocabulary, (1, 8))
     if "labels" in names and type(model).__name__.endswith("ForCTC"):
-        made["labels"] = torch.randint(1, 9, (1, 3))
-    if "bbox" in names and "input_ids" in made:
-        made["bbox"] = torch.randint(0, 20, (1, 24, 2)).repeat(1, 1, 2).sort(-1).values
-    if "pixel_values" in names and "input_ids" in made and hasattr(config, "vision_config"):
-        _add_image(made, config, names, places)
+        inputs["labels"] = torch.randint(1, 9, (1, 3))
+    if "bbox" in names and "input_ids" in inputs:
+        inputs["bbox"] = torch.randint(0, 20, (1, 24, 2)).repeat(1, 1, 2).sort(-1).values
+    if "pixel_values" in names and "input_ids" in inputs and hasattr(config, "vision_config"):
+        _add_image(inputs, config, names, image_token_count)
     if "qformer_input_ids" in names:
-        made["qformer_input_ids"] = torch.randint(5, 80, (1, 8))
-    return made
+        inputs["qformer_input_ids"] = torch.randint(5, 80, (1, 8))
+    return inputs
 
 
 def _main_input(main: str, config: Any) -> dict[str, Any]:
@@ -291,38 +291,38 @@ def _main_input(main: str, config: Any) -> dict[str, Any]:
         bins: int = getattr(audio, "num_mel_bins", None) or getattr(audio, "feature_size", None) or 16
         if getattr(config, "max_source_positions", None) and config.model_type == "whisper":
             return {main: torch.randn(1, bins, 2 * config.max_source_positions)}
-        wide = int(getattr(audio, "feature_projection_input_dim", None) or bins)
-        return {main: torch.randn(1, 64, wide)}
+        width = int(getattr(audio, "feature_projection_input_dim", None) or bins)
+        return {main: torch.randn(1, 64, width)}
     return {main: torch.randn(1, 24, 32)}
 
 
-def _add_image(made: dict[str, Any], config: Any, names: Any, places: int | None) -> None:
+def _add_image(inputs: dict[str, Any], config: Any, names: Any, image_token_count: int | None) -> None:
     """Insert image tokens into the text, and add the image."""
     vision = config.vision_config
     token = getattr(config, "image_token_id", None) or getattr(config, "image_token_index", None)
-    ids = made["input_ids"]
+    ids = inputs["input_ids"]
     channels = getattr(vision, "in_channels", None) or getattr(vision, "num_channels", None) or 3
     patch = vision.patch_size if isinstance(getattr(vision, "patch_size", 8), int) else 8
     if "image_grid_thw" in names:
         merge = getattr(vision, "spatial_merge_size", 2)
         wide = channels * getattr(vision, "temporal_patch_size", 1) * patch**2
-        made["pixel_values"] = torch.randn(4 * merge * merge, wide)
-        made["image_grid_thw"] = torch.tensor([[1, 2 * merge, 2 * merge]])
+        inputs["pixel_values"] = torch.randn(4 * merge * merge, wide)
+        inputs["image_grid_thw"] = torch.tensor([[1, 2 * merge, 2 * merge]])
         count = 4
         ids[0, 1] = _VISION_START
     else:
         size = getattr(vision, "image_size", 32) or 32
         size = size if isinstance(size, int) else size[0]
         images = _SEVERAL_IMAGES.get(config.model_type, ())
-        made["pixel_values"] = torch.randn(1, *images, channels, size, size)
+        inputs["pixel_values"] = torch.randn(1, *images, channels, size, size)
         known = [getattr(config, name, None) for name in ("mm_tokens_per_image", "num_query_tokens")]
-        count = next((number for number in (places, *known) if number), (size // patch) ** 2)
-        made["input_ids"] = ids = torch.randint(5, 80, (1, count + 8))
+        count = next((number for number in (image_token_count, *known) if number), (size // patch) ** 2)
+        inputs["input_ids"] = ids = torch.randint(5, 80, (1, count + 8))
         if "image_sizes" in names and (images or config.model_type == "mistral3"):
-            made["image_sizes"] = torch.tensor([[size, size]])
+            inputs["image_sizes"] = torch.tensor([[size, size]])
     if token is not None:
         ids[0, 2 : 2 + count] = token
-    if "attention_mask" in made:
-        made["attention_mask"] = torch.ones_like(ids)
+    if "attention_mask" in inputs:
+        inputs["attention_mask"] = torch.ones_like(ids)
     if "mm_token_type_ids" in names:
-        made["mm_token_type_ids"] = (ids == token).int()
+        inputs["mm_token_type_ids"] = (ids == token).int()

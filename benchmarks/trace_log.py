@@ -21,7 +21,7 @@ _ROUNDS = 3
 
 def write_repeated(source: Path, target: Path, size: int) -> None:
     """Write a log, or the logs of a folder, repeated to the given size."""
-    files = [source] if source.is_file() else sorted(each for each in source.rglob("*.log") if each.is_file())
+    files = [source] if source.is_file() else sorted(path for path in source.rglob("*.log") if path.is_file())
     texts = [file.read_bytes() for file in files]
     with target.open("wb") as file:
         while file.tell() < size:

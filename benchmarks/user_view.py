@@ -169,19 +169,19 @@ def _settings() -> dict[str, str]:
 
 def attribute_ids() -> dict[str, int]:
     """Return the identities of the functions and classes in the modules and classes of torch and Python, by name."""
-    held = {}
+    ids = {}
     for name, module in list(sys.modules.items()):
         if name.startswith(("jupyter_graphbreak", "IPython", "msgspec")):
             continue
         for attribute, value in list(vars(module).items()):
             if type(value) in {types.FunctionType, type}:
-                held[f"{name}.{attribute}"] = id(value)
+                ids[f"{name}.{attribute}"] = id(value)
             if type(value) is type and value.__module__ == name:
                 members = [
                     (member, part) for member, part in vars(value).items() if isinstance(part, types.FunctionType)
                 ]
-                held.update((f"{name}.{attribute}.{member}", id(part)) for member, part in members)
-    return held
+                ids.update((f"{name}.{attribute}.{member}", id(part)) for member, part in members)
+    return ids
 
 
 class Session:
@@ -204,7 +204,7 @@ class Session:
         self.reports: list[dict[str, Any]] = []
         #: Everything displayed by the last cell, including reports.
         self.shown: list[str] = []
-        self._unseen = set(shell.user_ns)
+        self._initial_names = set(shell.user_ns)
         shell.display_pub = Displays(self._written, self.reports, self.shown)
 
     def run(self, cell: Cell) -> Seen:
@@ -227,7 +227,7 @@ class Session:
             "names": [
                 f"{name} = {describer.describe(value)}"
                 for name, value in sorted(self._shell.user_ns.items())
-                if name not in self._unseen
+                if name not in self._initial_names
                 and not re.fullmatch(
                     r"_i?\d+|_ii?i?|__compiled_fn.*|__builtins_dict_.*|__resume_at.*|__gen_rand_values_.*", name
                 )
@@ -264,7 +264,7 @@ class Session:
     def _captured(self) -> Iterator[Any]:
         streams = sys.stdout, sys.stderr
         with tempfile.TemporaryFile() as file:
-            kept = os.dup(1), os.dup(2)
+            saved_descriptors = os.dup(1), os.dup(2)
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
             sys.stdout, sys.stderr = Stream("stdout", self._written), Stream("stderr", self._written)
@@ -272,7 +272,7 @@ class Session:
                 yield file
             finally:
                 sys.stdout, sys.stderr = streams
-                for descriptor, number in zip(kept, (1, 2), strict=True):
+                for descriptor, number in zip(saved_descriptors, (1, 2), strict=True):
                     os.dup2(descriptor, number)
                     os.close(descriptor)
 
@@ -301,18 +301,18 @@ def run_in_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
             signal.alarm(LIMIT_S)
             with open(writing, "w", encoding="ascii") as pipe:  # noqa: PTH123 - a descriptor
                 try:
-                    said = json.dumps([dataclasses.asdict(seen) for seen in task()])
+                    encoded = json.dumps([dataclasses.asdict(seen) for seen in task()])
                 except BaseException:  # noqa: BLE001 - the parent prints it
-                    said = json.dumps(traceback.format_exc())
-                pipe.write(said)
+                    encoded = json.dumps(traceback.format_exc())
+                pipe.write(encoded)
         finally:
             os._exit(0)
     os.close(writing)
     with open(reading, encoding="ascii") as pipe:  # noqa: PTH123 - a descriptor
         text = pipe.read()
     _, status = os.waitpid(child, 0)
-    said = json.loads(text) if text else f"the process ended with status {status}"
-    return said if isinstance(said, str) else [Seen(**seen) for seen in said]
+    encoded = json.loads(text) if text else f"the process ended with status {status}"
+    return encoded if isinstance(encoded, str) else [Seen(**seen) for seen in encoded]
 
 
 def seed() -> None:

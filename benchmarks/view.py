@@ -95,14 +95,14 @@ def main() -> int:
     reports |= {path.name: Report.from_json(path.read_bytes()) for path in arguments.reports}
     for name, report in reports.items():
         print(name)
-        _sizes(report)
-        _times(report, arguments.runs)
+        _print_sizes(report)
+        _measure_page(report, arguments.runs)
         if arguments.lab:
             _lab_times(report, arguments.runs)
     return 0
 
 
-def _sizes(report: Report) -> None:
+def _print_sizes(report: Report) -> None:
     widget = ReportWidget()
     html, html_s = _time_call(lambda: render_html(report))
     _, rest_s = _time_call(lambda: render_rest(report))
@@ -114,11 +114,11 @@ def _sizes(report: Report) -> None:
     print(f"  {_kb(bundle):>9} the cell's saved output, all together; {_notebook_kb(bundle)} as a notebook indents it")
     print(f"  {_kb(state):>9} the widget's state, where a front end saves it; its script is {_kb(state['_esm'])}")
     page, page_s = _time_call(lambda: render_page(report))
-    print(f"  {len(page) / 1e3:6.0f} kB a page of its own, made in {page_s * 1e3:.0f} ms")
-    print(f"  rendering: {html_s * 1e3:.0f} ms ({len(html)} characters), what that leaves out {rest_s * 1e3:.0f} ms")
+    print(f"  {len(page) / 1e3:6.0f} kB a separate page, made in {page_s * 1e3:.0f} ms")
+    print(f"  rendering: {html_s * 1e3:.0f} ms ({len(html)} characters), the rest {rest_s * 1e3:.0f} ms")
 
 
-def _times(report: Report, runs: int) -> None:
+def _measure_page(report: Report, runs: int) -> None:
     from playwright.sync_api import sync_playwright
 
     paints: list[float] = []
@@ -139,7 +139,7 @@ def _times(report: Report, runs: int) -> None:
             keys += page.evaluate(_FILTER, box.element_handle())
             page.reload()
             page.wait_for_selector(".gb-live")
-            more += _more(page)
+            more += _times_of_more(page)
             page.close()
         browser.close()
     _print_times("", paints, keys, more)
@@ -170,7 +170,7 @@ def _lab_times(report: Report, runs: int) -> None:
             command(page, "notebook:run-all-cells")
             paints.append(_wait_for_paint(page, "message"))
             page.wait_for_timeout(2000)
-            more += _more(page)
+            more += _times_of_more(page)
             box = page.get_by_label("Filter the pane")
             box.focus()
             page.wait_for_timeout(1000)
@@ -202,7 +202,7 @@ def _trust(lab: Lab, name: str) -> None:
     lab.api(path, "PUT", {"type": "notebook", "format": "json", "content": notebook})
 
 
-def _more(page: Page) -> list[float]:
+def _times_of_more(page: Page) -> list[float]:
     """Press the button for more breaks of a group twice, because the first press loads the rest of the markup."""
     times = []
     for group in page.query_selector_all("[data-list=breaks] > li > details")[:1]:

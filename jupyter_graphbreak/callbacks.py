@@ -79,7 +79,7 @@ def to_wandb(run: Any, prefix: str = "compiling") -> Callable[[Event], None]:
     Parameters
     ----------
     run : wandb.Run
-        What ``wandb.init()`` returns.
+        The result of ``wandb.init()``.
     prefix : str
         The prefix of the names of the metrics.
     """

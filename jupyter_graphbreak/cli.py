@@ -19,7 +19,7 @@ from jupyter_graphbreak._torch_compat.version import TorchUnavailable
 from jupyter_graphbreak.commands.checkpoint import checkpoint_command
 from jupyter_graphbreak.commands.diff import diff_command
 from jupyter_graphbreak.commands.doctor import doctor_command
-from jupyter_graphbreak.commands.exit_statuses import CRASHED, FINE, INTERRUPTED, MISUSE, FileProblem, print_message
+from jupyter_graphbreak.commands.exit_statuses import CRASHED, INTERRUPTED, MISUSE, SUCCESS, FileProblem, print_message
 from jupyter_graphbreak.commands.log import log_command
 from jupyter_graphbreak.commands.mcp import mcp_command
 from jupyter_graphbreak.commands.notebook import notebook_command
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = INTERRUPTED
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = FINE
+        status = SUCCESS
     except Exception as error:  # noqa: BLE001 - reported in one line, with a separate exit status
         if os.environ.get(_DEBUG_VARIABLE):
             traceback.print_exc()

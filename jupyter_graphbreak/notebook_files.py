@@ -143,7 +143,7 @@ def execute(
     notebook : dict
         The executed notebook.
     failure : str or None
-        Why the run ended early, in one line: the exception of a cell, or that the kernel died.
+        The reason why the run ended early, in one line: the exception of a cell, or that the kernel died.
 
     Raises
     ------

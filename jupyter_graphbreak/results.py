@@ -304,7 +304,7 @@ class ExplainedNotebook:
     notebook : dict
         The parsed JSON of the executed copy.
     error : str or None
-        Why the run ended early, in one line: the exception of a cell, or that the kernel died.
+        The reason why the run ended early, in one line: the exception of a cell, or that the kernel died.
     """
 
     reports: list[Report]

@@ -163,7 +163,7 @@ _IS_AN_ERROR = (
 _NOT_FOUND = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
 _GONE = "PyTorch 2.13, which built this site, no longer gives this reason."
 _NEWER = "The reason is newer than PyTorch 2.13, which built this site"
-#: Why the page of a cause has no program.
+#: The reasons why the pages of some causes have no program.
 WITHOUT_PROGRAM = {
     **dict.fromkeys(
         (
@@ -188,8 +188,9 @@ WITHOUT_PROGRAM = {
     "GB0065": "It names the call that leads to a break. A report shows the break itself: "
     "[](../resume.md#a-break-three-calls-deep).",
     "GB0070": "PyTorch 2.13 gives the reason [GB0124](gb0124.md) instead.",
-    "GB0087": "In PyTorch 2.13 a custom operator without `register_fake` is an error "
-    "([](../messages.md#custom-operators)); one of `torch.library.define` breaks as [GB0090](gb0090.md).",
+    "GB0087": "In PyTorch 2.13 a custom operator without `register_fake` is an "
+    "[error](../messages_kernels.md#custom-operators-fake-kernels); one of `torch.library.define` breaks as "
+    "[GB0090](gb0090.md).",
     "GB0097": "PyTorch 2.13 traces `append` and `appendleft` of such a deque.",
     "GB0103": "PyTorch 2.13 traces methods that a subclass overrides. (With the backend `eager`, one that calls "
     "`super()` runs again in the graph, and its result can be wrong; with inductor it is right.)",
@@ -250,7 +251,7 @@ _ANY_OTHER = (
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out). "
     "[Libraries](../libraries.md) have a page."
 )
-#: What the hints that PyTorch gives for many causes mean for a reader, by their first words.
+#: The meaning for a reader of the hints that PyTorch gives for many causes, by their first words.
 _GENERAL_HINTS = {
     "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
     f"If it raises as well, the code is at fault. If not: {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
@@ -593,8 +594,8 @@ def _page(cause: KnownCause, shown: Sequence[Example], entry: dict[str, Any] | N
 
 
 def _constructs(cause: KnownCause) -> list[str]:
-    """Return lists of the code on the page "Is this traced?" that breaks for a cause, and that once did."""
-    breaking, traced = constructs.of_cause(cause.id)
+    """Return the constructs of "Is this traced?" that break for a cause, and those that once did, as paragraphs."""
+    breaking, traced = constructs.titles_by_cause(cause.id)
     parts = []
     if breaking:
         parts.append(f"Breaks, with [what to write instead](../traced.md): {'; '.join(breaking)}.")

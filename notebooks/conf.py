@@ -74,7 +74,7 @@ copybutton_selector = "div.cell_input pre, div.highlight-sh pre, div.highlight-p
 
 
 def _offer_notebook(_: Sphinx, page: str, source: list[str]) -> None:
-    """Add a link to a page with cells: to the page as a notebook, with its outputs."""
+    """Add a link to a page with cells, for downloading the page as a notebook with its outputs."""
     if "\n```{code-cell}" in source[0]:
         source[0] += f"\n+++\n\n{{nb-download}}`Download this page as a notebook <{page}.ipynb>`\n"
 
@@ -139,7 +139,7 @@ class _CellLexer(IPython3Lexer):  # type: ignore[misc] # it ships no types
 
 
 def setup(app: Sphinx) -> None:
-    """Connect what is our own; Sphinx calls this."""
+    """Register our lexer and our event handlers; Sphinx calls this."""
     app.add_lexer("ipython3", _CellLexer)
     cause_pages.write(Path(app.srcdir, cause_pages.FOLDER))
     app.connect("env-before-read-docs", _spread_cells)

@@ -44,7 +44,7 @@ class Construct:
     says : tuple of str
         PyTorch's words about it in some release.
     advice : str
-        What to write instead, or what to know.
+        The code to write instead, or a fact to know.
     header, line, code : str, int, str
         The beginning of the file, which each of its programs needs, and the program with its first line.
     """
@@ -76,7 +76,7 @@ def constructs() -> dict[str, list[Construct]]:
 
 def _read(path: Path) -> list[Construct]:
     header, *cells = re.split(r"^# %% ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    found = []
+    constructs_of_file = []
     line = header.count("\n") + 1
     for cell in cells:
         title, *rest = cell.split("\n")
@@ -84,9 +84,9 @@ def _read(path: Path) -> list[Construct]:
         says = tuple(text.removeprefix("# says: ") for text in fields if text.startswith("# says: "))
         advice = " ".join(text.removeprefix("# do: ") for text in fields if text.startswith("# do: "))
         code = "\n".join(rest[len(fields) :])
-        found.append(Construct(path, title, says, advice, header, line + 1 + len(fields), code))
+        constructs_of_file.append(Construct(path, title, says, advice, header, line + 1 + len(fields), code))
         line += cell.count("\n")
-    return found
+    return constructs_of_file
 
 
 def with_tables(text: str, rare: Container[str] = ()) -> str:
@@ -129,8 +129,8 @@ def outcomes() -> dict[str, dict[str, str]]:
     return measured
 
 
-def of_cause(ident: str) -> tuple[list[str], list[str]]:
-    """Return the titles of what breaks for a cause in the newest release, and of what did so before and is traced."""
+def titles_by_cause(ident: str) -> tuple[list[str], list[str]]:
+    """Return the titles of constructs that break for a cause, and of those that did so in earlier releases only."""
     breaking, traced = [], []
     for group in constructs().values():
         for construct in group:
@@ -171,11 +171,11 @@ def _in_words(outcome: str, rare: Container[str]) -> str:
 
 
 def _words(construct: Construct) -> str:
-    said = [f"`{_cell(text)}`" for text in construct.says]
+    messages = [f"`{_cell(text)}`" for text in construct.says]
     causes = {outcome.removesuffix(_CAPTURED) for outcome in outcomes()[construct.name].values()} & set(_CAUSES)
     names = {_CAUSES[ident].names[0] for ident in sorted(causes)}
-    said += [f"*{name}*" for name in sorted(names - set(construct.says))]
-    words = ", ".join(said)
+    messages += [f"*{name}*" for name in sorted(names - set(construct.says))]
+    words = ", ".join(messages)
     return f"{words}. {_cell(construct.advice)}" if construct.advice else words
 
 

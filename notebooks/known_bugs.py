@@ -18,18 +18,54 @@ OUTCOMES = Path(__file__).parent / "known_bugs.json"
 _PLACE = re.compile(r"^% known bugs: (.*)\n.*$", re.MULTILINE)
 
 
+#: A bug as one line, which opens to its details. A paragraph in a summary needs blank lines around it.
+_ENTRY = """\
+<details class="bug">
+<summary>
+
+**{symptom}.** *{releases}.* {advice}
+
+</summary>
+
+In code that {code}. {runs} {link}
+
+</details>"""
+
+
 def with_lists(text: str) -> str:
     """Replace the comments of a page that name a subject with lists of the bugs."""
     measured: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text(encoding="utf-8"))
-    return _PLACE.sub(
-        lambda place: "\n\n".join(_entry(bug, measured.get(bug.issue, {})) for bug in bugs_by_subject()[place[1]]), text
+    newest = max((release for outcomes in measured.values() for release in outcomes), key=_numbers)
+    return _PLACE.sub(lambda place: _list(bugs_by_subject()[place[1]], measured, newest), text)
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in release.split("."))
+
+
+def _series(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _list(bugs: tuple[KnownBug, ...], measured: dict[str, dict[str, str]], newest: str) -> str:
+    """List the bugs, and last those that the newest release does not have."""
+    gone = [bug for bug in bugs if measured.get(bug.issue, {}).get(newest) == "right"]
+    entries = [_entry(bug, measured.get(bug.issue, {})) for bug in bugs if bug not in gone]
+    if gone:
+        entries.append(f"**Gone in PyTorch {newest}: update.**")
+    return "\n\n".join(entries + [_entry(bug, measured[bug.issue]) for bug in gone])
+
+
+def _entry(bug: KnownBug, outcomes: dict[str, str]) -> str:
+    releases: dict[str, list[str]] = {}
+    for release, outcome in outcomes.items():
+        releases.setdefault(outcome, []).append(release)
+    seen = ", ".join(f"{outcome} in {_series(where)}" for outcome, where in releases.items())
+    return _ENTRY.format(
+        symptom=bug.symptom[:1].upper() + bug.symptom[1:],
+        releases=seen[:1].upper() + seen[1:] if seen else bug.releases,
+        advice=bug.advice,
+        code=bug.code,
+        runs=(f"{bug.releases}. Run here." if bug.releases else "Run here.") if seen else "Not run here.",
+        link=f"The thread: [{bug.issue}]({bug.address})." if bug.address else "There is no issue yet.",
     )
-
-
-def _entry(bug: KnownBug, measured: dict[str, str]) -> str:
-    link = f" ([{bug.issue}]({bug.address}))" if bug.address else ""
-    reported = f"{bug.releases}. " if bug.releases else ""
-    outcomes = ", ".join(f"{release} {outcome}" for release, outcome in measured.items())
-    runs = f"Run here: {outcomes}." if outcomes else "Not run here."
-    symptom = bug.symptom[:1].upper() + bug.symptom[1:]
-    return f"**{symptom}**{link}\n: In code that {bug.code}. {reported}{runs}\n: *Until it is fixed:* {bug.advice}"

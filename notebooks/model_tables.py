@@ -33,11 +33,11 @@ def summary() -> str:
     versions, lines = _recorded()
     forward = [line for line in lines if not line["training"]]
     ran, breaking = _ran(), _breaking()
-    places = [found for line in breaking for found in line["breaks"]]
-    causes = {_cause(found) for found in places}
+    places = [break_ for line in breaking for break_ in line["breaks"]]
+    causes = {_cause(break_) for break_ in places}
     tried = [line for line in breaking if "left" in line]
     free = sum(line["left"] == 0 for line in tried)
-    held = sum(line["check"] == "holds" for line in tried)
+    holding_claims = sum(line["check"] == "holds" for line in tried)
     claims = sum(line["check"] != "nothing to run" for line in tried)
     left = sum(line["left"] for line in tried)
     return (
@@ -45,7 +45,7 @@ def summary() -> str:
         f"of {len(forward)} architectures {len(ran)} ran, and **{len(breaking)} break**, at {len(places)} places for "
         f"{len(causes)} causes. With the proposed remedies **{free} of the {len(tried)} have no break left**, and "
         f"{left} places are left in the others. {_times(claims, 'claim')} was checked by a different program, in a "
-        f"separate process: {held} held."
+        f"separate process: {holding_claims} held."
     )
 
 
@@ -58,8 +58,8 @@ def architectures(*, training: bool = False) -> str:
     rows = ["| architecture | breaks | why | remedy | left |", "| --- | --- | --- | --- | --- |"]
     for line in sorted(_breaking(training=training), key=lambda line: (line.get("left", 99), line["type"])):
         counts: dict[str, int] = defaultdict(int)
-        for found in line["breaks"]:
-            counts[found["gb_id"] or found["gb_type"]] += 1
+        for break_ in line["breaks"]:
+            counts[break_["gb_id"] or break_["gb_type"]] += 1
         why = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in sorted(counts.items()))
         nothing = "you have to decide" if "left" in line else ""
         remedy = _in_cell(line.get("remedy") or nothing)
@@ -73,21 +73,21 @@ def causes() -> str:
     """Return a table of the causes: how many architectures and places have them, and how many places a remedy fixes."""
     places: dict[tuple[str, str], list[tuple[str, dict[str, Any]]]] = defaultdict(list)
     for line in _breaking():
-        for found in line["breaks"]:
-            places[_cause(found)].append((line["type"], found))
+        for break_ in line["breaks"]:
+            places[_cause(break_)].append((line["type"], break_))
     rows = [
         "| cause | architectures | places | in the source | tried | fixed | most often by |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for (gb_id, gb_type), found in sorted(places.items(), key=lambda item: (-len(item[1]), item[0])):
-        fixed = [break_ for _, break_ in found if break_.get("verdict") in _WORKING]
+    for (gb_id, gb_type), breaks in sorted(places.items(), key=lambda item: (-len(item[1]), item[0])):
+        fixed = [break_ for _, break_ in breaks if break_.get("verdict") in _WORKING]
         titles = [break_["remedy"] for break_ in fixed if break_.get("remedy")]
         most = max(sorted(set(titles)), key=titles.count, default="")
-        tried = sum(break_.get("verdict") is not None for _, break_ in found)
-        lines = {(break_["file"], break_["line"]) for _, break_ in found}
-        models = len({model for model, _ in found})
+        tried = sum(break_.get("verdict") is not None for _, break_ in breaks)
+        lines = {(break_["file"], break_["line"]) for _, break_ in breaks}
+        models = len({model for model, _ in breaks})
         rows.append(
-            f"| {gb_type} ({gb_id}) | {models} | {len(found)} | {_counted(len(lines), 'line')} | {tried} "
+            f"| {gb_type} ({gb_id}) | {models} | {len(breaks)} | {_counted(len(lines), 'line')} | {tried} "
             f"| {len(fixed)} | {_in_cell(most)} |"
         )
     return "\n".join(rows)
@@ -97,14 +97,14 @@ def places() -> str:
     """Return a table of every place that breaks, by file, with the architectures that reach it."""
     by_place: dict[tuple[str, int, str, str], list[tuple[str, dict[str, Any]]]] = defaultdict(list)
     for line in _breaking():
-        for found in line["breaks"]:
-            key = (found["file"] or "", found["line"] or 0, found["gb_id"] or found["gb_type"], found["code"])
-            by_place[key].append((line["type"], found))
+        for break_ in line["breaks"]:
+            key = (break_["file"] or "", break_["line"] or 0, break_["gb_id"] or break_["gb_type"], break_["code"])
+            by_place[key].append((line["type"], break_))
     rows = ["| place | code | why | architectures | fixed of those tried |", "| --- | --- | --- | --- | --- |"]
-    for (file, line_number, gb_id, code), found in sorted(by_place.items()):
-        tried = [break_ for _, break_ in found if break_.get("verdict") is not None]
+    for (file, line_number, gb_id, code), breaks in sorted(by_place.items()):
+        tried = [break_ for _, break_ in breaks if break_.get("verdict") is not None]
         fixed = sum(break_["verdict"] in _WORKING for break_ in tried)
-        models = ", ".join(sorted({model for model, _ in found}))
+        models = ", ".join(sorted({model for model, _ in breaks}))
         rows.append(f"| {file}:{line_number} | {_code(code)} | {gb_id} | {models} | {fixed} of {len(tried)} |")
     return "\n".join(rows)
 
@@ -120,13 +120,13 @@ def not_run() -> str:
     return "\n".join(rows)
 
 
-def whole() -> str:
+def unbroken() -> str:
     """Return the names of the architectures that ran without a break."""
     return ", ".join(line["type"] for line in _ran() if not line["breaks"])
 
 
-def _cause(found: dict[str, Any]) -> tuple[str, str]:
-    return found["gb_id"] or "", found["gb_type"]
+def _cause(break_: dict[str, Any]) -> tuple[str, str]:
+    return break_["gb_id"] or "", break_["gb_type"]
 
 
 def _counted(count: int, noun: str) -> str:

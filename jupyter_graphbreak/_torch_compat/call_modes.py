@@ -92,19 +92,19 @@ DEFAULT_MODES = CallModes(calls_subclasses=False)
 
 @contextlib.contextmanager
 def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Iterator[None]:
-    previous = {
+    dtypes_before = {
         device_type: (torch.is_autocast_enabled(device_type), torch.get_autocast_dtype(device_type))
         for device_type in AUTOCAST_DEVICES
     }
-    cached = torch.is_autocast_cache_enabled()
-    is_needed = bool(dtypes) or any(enabled for enabled, _ in previous.values())
-    is_changed = is_needed or cache != cached
+    cached_before = torch.is_autocast_cache_enabled()
+    is_needed = bool(dtypes) or any(enabled for enabled, _ in dtypes_before.values())
+    is_changed = is_needed or cache != cached_before
     if is_changed:
         torch.autocast_increment_nesting()
     try:
         if is_changed:
             torch.set_autocast_cache_enabled(cache)
-        for device_type, (enabled, dtype) in previous.items() if is_changed else ():
+        for device_type, (enabled, dtype) in dtypes_before.items() if is_changed else ():
             if enabled != (device_type in dtypes):
                 torch.set_autocast_enabled(device_type, device_type in dtypes)
             if dtypes.get(device_type, dtype) != dtype:
@@ -113,8 +113,8 @@ def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Itera
     finally:
         if is_changed and torch.autocast_decrement_nesting() == 0:
             torch.clear_autocast_cache()
-        torch.set_autocast_cache_enabled(cached)
-        for device_type, (enabled, dtype) in previous.items():
+        torch.set_autocast_cache_enabled(cached_before)
+        for device_type, (enabled, dtype) in dtypes_before.items():
             if torch.is_autocast_enabled(device_type) != enabled:
                 torch.set_autocast_enabled(device_type, enabled)
             if torch.get_autocast_dtype(device_type) != dtype:

@@ -89,7 +89,7 @@ def compiled_callable(value: Any) -> Any:
         return None
 
 
-def given_backend(backend: Any) -> tuple[Any, dict[str, Any]]:
+def backend_and_options(backend: Any) -> tuple[Any, dict[str, Any]]:
     """Return a backend as it was given to ``torch.compile``: its name or its function, and its options."""
     if isinstance(backend, str):
         return backend, {}
@@ -179,8 +179,8 @@ def resume_codes(code: CodeType) -> list[CodeType]:
     resumes: dict[int, CodeType] = {}
     pending = [code]
     while pending:
-        for cached in cache.get(pending.pop(), {}).values():
-            resume = cached if hasattr(cached, "co_name") else cached[0]
+        for cached_value in cache.get(pending.pop(), {}).values():
+            resume = cached_value if hasattr(cached_value, "co_name") else cached_value[0]
             if id(resume) not in resumes:  # a break in a loop resumes in the same function
                 resumes[id(resume)] = resume
                 pending.append(resume)
@@ -213,7 +213,7 @@ def forget_code(code: CodeType) -> None:
     importlib.import_module("torch._C._dynamo.eval_frame").reset_code(code)
     tracker: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "input_codes", None)
     if id(code) in getattr(tracker, "seen_ids", ()):
-        index = next((index for index, seen in enumerate(tracker.seen) if seen() is code), None)
+        index = next((index for index, reference in enumerate(tracker.seen) if reference() is code), None)
         if index is not None:  # removing the reference disables the callback that would remove the id
             del tracker.seen[index]
             tracker.seen_ids.discard(id(code))
@@ -228,14 +228,14 @@ def known_codes() -> Iterator[list[ref[CodeType]]]:
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
     clear = tracker.clear
     # New references, because Dynamo's own references have callbacks.
-    known = [weakref.ref(code) for reference in tracker.seen if (code := reference()) is not None]
+    code_references = [weakref.ref(code) for reference in tracker.seen if (code := reference()) is not None]
 
     def clear_all() -> None:
-        known.clear()
+        code_references.clear()
         clear()
 
     with patched(tracker, "clear", clear_all):
-        yield known
+        yield code_references
 
 
 def is_known_code(code: CodeType) -> bool:
@@ -243,14 +243,14 @@ def is_known_code(code: CodeType) -> bool:
     return code in importlib.import_module("torch._dynamo.convert_frame").input_codes
 
 
-def mark_of_known_code(code: CodeType) -> ref[Any] | None:
+def state_of_known_code(code: CodeType) -> ref[Any] | None:
     """Return a weak reference to Dynamo's state for a known code object; the state is gone after Dynamo is reset.
 
     The state is the callback of Dynamo's own reference to the code object. Only a weak reference to it is returned,
     because after a reset the callback would fail.
     """
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
-    callback = next((seen.__callback__ for seen in reversed(tracker.seen) if seen() is code), None)
+    callback = next((reference.__callback__ for reference in reversed(tracker.seen) if reference() is code), None)
     return weakref.ref(callback) if callback is not None else None
 
 

@@ -148,20 +148,20 @@ def hidden_compiler_logs() -> Iterator[None]:
 @contextlib.contextmanager
 def _restore_warn_once_caches() -> Iterator[None]:
     """Restore PyTorch's warn-once caches when the context ends, so that its messages appear again."""
-    warned: Any = getattr(sys.modules.get("torch._dynamo.utils"), "warn_once_cache", None)
-    warned_before = set(warned) if isinstance(warned, set) else None
+    warn_once_cache: Any = getattr(sys.modules.get("torch._dynamo.utils"), "warn_once_cache", None)
+    warned_before = set(warn_once_cache) if isinstance(warn_once_cache, set) else None
     tensors = getattr(sys.modules.get("torch._dynamo.variables.tensor"), "TensorVariable", None)
-    cached: list[Any] = [
+    caches: list[Any] = [
         getattr(tensors, "_warn_capture_scalar_outputs", None),
         getattr(sys.modules.get("torch._logging._internal"), "warning_once", None),
     ]
-    unused = [cache for cache in cached if hasattr(cache, "cache_clear") and not cache.cache_info().currsize]
+    unused_caches = [cache for cache in caches if hasattr(cache, "cache_clear") and not cache.cache_info().currsize]
     try:
         yield
     finally:
         if warned_before is not None:
-            warned.intersection_update(warned_before)
-        for cache in unused:
+            warn_once_cache.intersection_update(warned_before)
+        for cache in unused_caches:
             cache.cache_clear()
 
 
@@ -179,8 +179,8 @@ _COMPILER_FOLDERS = tuple(f"{name.replace('.', '/')}/" for name in _COMPILER_MOD
 
 def disable_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that Dynamo does not trace when compiled code calls it."""
-    disabled: Callable[..., Any] = importlib.import_module("torch._dynamo").disable(function)
-    return disabled
+    disabled_function: Callable[..., Any] = importlib.import_module("torch._dynamo").disable(function)
+    return disabled_function
 
 
 def is_compiler_warning(filename: str) -> bool:
@@ -316,7 +316,7 @@ def applied_settings(settings: Mapping[str, Any]) -> Iterator[None]:
     LookupError
         If this PyTorch has no such setting, or there is no such function.
     """
-    replaced: list[tuple[Any, str, Any]] = []
+    saved_values: list[tuple[Any, str, Any]] = []
     try:
         for dotted, value in settings.items():
             module_name, _, name = dotted.rpartition(".")
@@ -325,11 +325,11 @@ def applied_settings(settings: Mapping[str, Any]) -> Iterator[None]:
                 raise LookupError(f"this PyTorch has no setting {dotted}")
             old = getattr(module, name)
             new = type(old)([*old, *map(named_object, value)]) if isinstance(value, list) else value
-            replaced.append((module, name, old))
+            saved_values.append((module, name, old))
             setattr(module, name, new)
         yield
     finally:
-        for module, name, old in reversed(replaced):
+        for module, name, old in reversed(saved_values):
             setattr(module, name, old)
 
 

@@ -50,7 +50,7 @@ class UnfusedPair:
     nbytes : int
         The bytes that the second one reads and that the first one reads or writes.
     inductor_reason : str
-        Why inductor does not fuse them, in its words; empty if it does not say.
+        The reason why inductor does not fuse them, in its words; empty if it gives none.
     """
 
     first: Kernel
@@ -71,21 +71,21 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
     compile_ : callable
         Compiles the graph with inductor.
     """
-    scheduler = importlib.import_module("torch._inductor.scheduler")
+    scheduler_module = importlib.import_module("torch._inductor.scheduler")
     reasons: dict[tuple[str, str], str] = {}
     pairs: list[UnfusedPair] = []
 
     def note_reason(_: None, why: Any, reason: str, *args: Any) -> None:
         reasons[why.name1, why.name2] = reason % args if args else reason
 
-    def stop_before_codegen(scheduled: Any, *_: Any, **__: Any) -> None:
-        pairs.extend(_dependent_pairs(scheduled.nodes, reasons, scheduler.ExternKernelSchedulerNode))
+    def stop_before_codegen(inductor_scheduler: Any, *_: Any, **__: Any) -> None:
+        pairs.extend(_dependent_pairs(inductor_scheduler.nodes, reasons, scheduler_module.ExternKernelSchedulerNode))
         raise _ScheduledError
 
     with (
         without_caches(),
-        observed_on_thread(scheduler.WhyNoFuse, "__call__", note_reason),
-        patched_on_thread(scheduler.Scheduler, "codegen", stop_before_codegen),
+        observed_on_thread(scheduler_module.WhyNoFuse, "__call__", note_reason),
+        patched_on_thread(scheduler_module.Scheduler, "codegen", stop_before_codegen),
         contextlib.suppress(_ScheduledError),
     ):
         compile_()
@@ -116,10 +116,10 @@ def _part_with_buffer(node: Any, names: set[str], direction: str) -> Any:
 
 
 def _kernel_of(node: Any, extern: type) -> Kernel:
-    computed = node.node
-    origins = sorted(getattr(computed, "origins", ()), key=lambda origin: str(origin.name))
-    main = getattr(computed, "origin_node", None) or next(iter(origins), None)
+    buffer = node.node
+    origins = sorted(getattr(buffer, "origins", ()), key=lambda origin: str(origin.name))
+    main_node = getattr(buffer, "origin_node", None) or next(iter(origins), None)
     is_extern = isinstance(node, extern)
     sizes = () if is_extern else tuple(str(size) for size in node.group[1])
-    name = (str(getattr(main, "target", "")) or None) if is_extern else None
-    return Kernel(stack_of(main) if main is not None else (), name, bool(node.is_reduction()), sizes)
+    name = (str(getattr(main_node, "target", "")) or None) if is_extern else None
+    return Kernel(stack_of(main_node) if main_node is not None else (), name, bool(node.is_reduction()), sizes)

@@ -71,10 +71,10 @@ def collected_guards() -> Iterator[list[FrameGuards]]:
         yield frames
         return
 
-    def collect(_: None, created: Any, code: Any, graph: Any, *__: Any, **___: Any) -> None:
+    def collect(_: None, manager: Any, code: Any, graph: Any, *__: Any, **___: Any) -> None:
         del code
         with contextlib.suppress(AttributeError):  # not in this PyTorch
-            frames.append(_frame_guards(created.guard_manager, graph))
+            frames.append(_frame_guards(manager.guard_manager, graph))
 
     with observed_on_thread(manager_class, "__init__", collect):
         yield frames

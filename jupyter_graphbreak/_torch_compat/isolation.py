@@ -89,12 +89,12 @@ def break_at_live_generators() -> Iterator[None]:
 @contextlib.contextmanager
 def _preserved_warn_once() -> Iterator[None]:
     """Keep PyTorch's once-per-process warnings for when the operations run: tracing does not use them up."""
-    always = torch.is_warn_always_enabled()
+    was_always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
         yield
     finally:
-        torch.set_warn_always(always)
+        torch.set_warn_always(was_always)
 
 
 @contextlib.contextmanager
@@ -129,28 +129,28 @@ def readable_new_globals() -> Iterator[bool]:
     module = importlib.import_module("torch._dynamo.symbolic_convert")
     tracers = [getattr(module, name, None) for name in ("InstructionTranslatorBase", "InliningInstructionTranslator")]
     with contextlib.ExitStack() as stack:
-        possible = False
+        is_possible = False
         for tracer in tracers:
             original = vars(tracer).get("_load_global") if tracer is not None else None
             if original is not None:
-                stack.enter_context(patched_on_thread(tracer, "_load_global", _load_new_globals(original)))
-                possible = True
-        yield possible
+                stack.enter_context(patched_on_thread(tracer, "_load_global", _wrap_load_global(original)))
+                is_possible = True
+        yield is_possible
 
 
-def _load_new_globals(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_load_global(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def _load_global(self: Any, inst: Any, *args: Any, **kwargs: Any) -> Any:
-        stored = None
+        stored_value = None
         try:
-            stored = _stored_value(self, inst)
+            stored_value = _stored_value(self, inst)
         except (AttributeError, KeyError, TypeError):  # not in this PyTorch: use PyTorch's own lookup
             pass
         except Exception as fault:  # noqa: BLE001 - as above
             report_to_run("reading new globals", fault)
-        if stored is None:
+        if stored_value is None:
             return original(self, inst, *args, **kwargs)
-        self.push(stored)
+        self.push(stored_value)
         return None
 
     return _load_global

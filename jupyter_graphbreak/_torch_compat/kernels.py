@@ -25,21 +25,22 @@ def python_kernels() -> Iterator[types.FunctionType]:
     account for.
     """
     global _last_search  # noqa: PLW0603 - a search looks at all objects
-    registered = len(getattr(sys.modules.get("torch.library"), "_impls", ()))
-    if registered != _last_search[0]:
-        _last_search = registered, [weakref.ref(function) for function in _held_outside_python()]
+    registered_count = len(getattr(sys.modules.get("torch.library"), "_impls", ()))
+    if registered_count != _last_search[0]:
+        _last_search = registered_count, [weakref.ref(function) for function in _functions_referenced_outside_python()]
     yield from (function for reference in _last_search[1] if (function := reference()) is not None)
 
 
-def _held_outside_python() -> list[types.FunctionType]:
+def _functions_referenced_outside_python() -> list[types.FunctionType]:
     """Return the user's functions that have more references outside Python's objects than functions usually have."""
     functions = {id(item): item for item in gc.get_objects() if _is_user_function(item)}
     reference_counts = Counter(id(item) for item in gc.get_referents(*gc.get_objects()) if id(item) in functions)
     outside_counts = [
         (sys.getrefcount(function) - reference_counts[number], function) for number, function in functions.items()
     ]
-    usual = max(Counter(count for count, _ in outside_counts).items(), key=lambda item: item[1], default=(0, 0))[0]
-    return [function for count, function in outside_counts if count > usual]
+    frequencies = Counter(count for count, _ in outside_counts)
+    usual_count = max(frequencies, key=lambda count: frequencies[count], default=0)
+    return [function for count, function in outside_counts if count > usual_count]
 
 
 def _is_user_function(value: Any) -> bool:

@@ -105,7 +105,7 @@ class TraceableCallables:
             needs_frame = not hasattr(target, "__code__") or _is_skipped(target)
             if not needs_frame:
                 self._compile_always(call.__code__)
-        template = _frame_code()
+        template = _wrapper_code_template()
         code = template.replace(co_varnames=template.co_varnames) if needs_frame else None
         with contextlib.suppress(TypeError):  # no weak reference is possible: repeat this for each call
             entry = weakref.ref(anchor, functools.partial(self._forget, id(anchor))), code
@@ -134,14 +134,15 @@ def _external_utils() -> types.ModuleType:
 
 
 @functools.cache
-def _frame_code() -> types.CodeType:
+def _wrapper_code_template() -> types.CodeType:
+    """Return the code of the wrapper that ``torch.compile`` puts around a callable whose frame Dynamo skips."""
     code: types.CodeType = _external_utils().wrap_inline(lambda: None).__code__
     return code
 
 
 def _is_frame_for(call: Any) -> bool:
     code = getattr(call, "__code__", None)
-    return code is not None and code.co_filename == _frame_code().co_filename and code.co_freevars == ("fn",)
+    return code is not None and code.co_filename == _wrapper_code_template().co_filename and code.co_freevars == ("fn",)
 
 
 def compile_caller(options: dict[str, Any]) -> Callable[..., Any]:
@@ -281,9 +282,9 @@ def intercepted_module_calls(
             state.reasons_not_compiled.setdefault(type(module).__name__, "a different thread called it")
 
     __call__ = functools.update_wrapper(interposed(original, state, plan, on_other_thread), original)
-    compiling = importlib.import_module("torch._dynamo.convert_frame").compile_lock
+    compile_lock = importlib.import_module("torch._dynamo.convert_frame").compile_lock
     with contextlib.ExitStack() as stack:
-        with compiling:  # no thread may be compiling with the original in place
+        with compile_lock:  # no thread may be compiling with the original in place
             stack.enter_context(patched(torch.nn.Module, "__call__", __call__))
             stack.enter_context(
                 while_converting(lambda _: _original_module_call(original, __call__), includes_other_threads=True)
@@ -292,7 +293,7 @@ def intercepted_module_calls(
             yield
         finally:
             state.is_open = False
-            with compiling:
+            with compile_lock:
                 stack.close()
 
 
@@ -375,8 +376,8 @@ def while_converting(
         Whether to include other threads.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
-    skipped = importlib.import_module("torch._dynamo.types").ConvertFrameReturn
-    converting = threading.local()
+    result_class = importlib.import_module("torch._dynamo.types").ConvertFrameReturn
+    conversion_state = threading.local()
     thread, is_open, get_ident = threading.get_ident(), [True], threading.get_ident
 
     def with_context(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -386,20 +387,20 @@ def while_converting(
                 kwargs["skip"] += 1
             if (
                 not is_open
-                or getattr(converting, "active", False)
+                or getattr(conversion_state, "active", False)
                 or not (includes_other_threads or get_ident() == thread)
             ):
                 return original(self, *args, **kwargs)
-            converting.active = True
+            conversion_state.active = True
             try:
                 try:
                     context = make_context(args[0].f_code)
                     if context is None:
-                        return skipped()
+                        return result_class()
                     context.__enter__()
                 except Exception as fault:  # noqa: BLE001 - the frame must still run
                     report_to_run("preparing a compilation", fault)
-                    return skipped()
+                    return result_class()
                 try:
                     return original(self, *args, **kwargs)
                 finally:
@@ -408,7 +409,7 @@ def while_converting(
                     except Exception as fault:  # noqa: BLE001 - as above
                         report_to_run("undoing the changes for a compilation", fault)
             finally:
-                converting.active = False
+                conversion_state.active = False
 
         return convert
 

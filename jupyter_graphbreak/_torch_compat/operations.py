@@ -79,20 +79,24 @@ class Allocations(TorchDispatchMode, Generic[_T]):
     def __init__(self, describe: Callable[[], _T]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._describe = describe
-        self._noted: dict[int, tuple[StorageWeakRef, _T, int]] = {}
+        self._allocations: dict[int, tuple[StorageWeakRef, _T, int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         argument_storages = {reference.cdata for reference, _ in _storages((args, kwargs))}
         for reference, nbytes in _storages(result):
-            noted = self._noted.get(reference.cdata)
-            if reference.cdata not in argument_storages and (noted is None or noted[0].expired()):
-                self._noted[reference.cdata] = reference, self._describe(), nbytes
+            allocation = self._allocations.get(reference.cdata)
+            if reference.cdata not in argument_storages and (allocation is None or allocation[0].expired()):
+                self._allocations[reference.cdata] = reference, self._describe(), nbytes
         return result
 
     def live_allocations(self) -> list[tuple[_T, int]]:
         """Return the values stored for memory that is not yet freed, each with the number of bytes."""
-        return [(noted, nbytes) for reference, noted, nbytes in self._noted.values() if not reference.expired()]
+        return [
+            (description, nbytes)
+            for reference, description, nbytes in self._allocations.values()
+            if not reference.expired()
+        ]
 
 
 def _storages(values: Any) -> Iterator[tuple[StorageWeakRef, int]]:

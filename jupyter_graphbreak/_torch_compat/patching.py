@@ -89,8 +89,8 @@ def redirected_on_thread(owner: Any, name: str, plan: Callable[..., Any]) -> Abs
         Receives the arguments of a call. Returns the function, the positional and the keyword arguments to call
         instead, or ``None`` for the original. It must not call user code.
     """
-    static = inspect.getattr_static(owner, name)
-    original = _underlying_function(static)
+    static_attribute = inspect.getattr_static(owner, name)
+    original = _underlying_function(static_attribute)
     thread, is_open = get_ident(), [True]
 
     @functools.wraps(original)
@@ -104,7 +104,7 @@ def redirected_on_thread(owner: Any, name: str, plan: Callable[..., Any]) -> Abs
         function, args, kwargs = redirection or (original, args, kwargs)
         return function(*args, **kwargs)
 
-    return _patched_while_open(owner, name, _with_same_binding(static, dispatch), is_open)
+    return _patched_while_open(owner, name, _with_same_binding(static_attribute, dispatch), is_open)
 
 
 def patched_on_thread(owner: Any, name: str, replacement: Callable[..., Any]) -> AbstractContextManager[None]:
@@ -189,9 +189,9 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Abstra
     return _patched_while_open(owner, name, dispatch, is_open)
 
 
-def _underlying_function(static: Any) -> Any:
-    return static.__func__ if isinstance(static, classmethod | staticmethod) else static
+def _underlying_function(static_attribute: Any) -> Any:
+    return static_attribute.__func__ if isinstance(static_attribute, classmethod | staticmethod) else static_attribute
 
 
-def _with_same_binding(static: Any, function: Any) -> Any:
-    return type(static)(function) if isinstance(static, classmethod | staticmethod) else function
+def _with_same_binding(static_attribute: Any, function: Any) -> Any:
+    return type(static_attribute)(function) if isinstance(static_attribute, classmethod | staticmethod) else function

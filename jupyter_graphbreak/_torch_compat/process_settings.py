@@ -55,8 +55,8 @@ _UNAUDITED_OPENING: tuple[tuple[str, str, Literal["file", "network"], str], ...]
 def unaudited_opening_functions() -> list[tuple[Any, str, Literal["file", "network"], str]]:
     """Return the functions that open a file or connection without an audit event: owner, name, kind and a phrase."""
     return [
-        (owner, name, kind, what)
-        for module, dotted, kind, what in _UNAUDITED_OPENING
+        (owner, name, kind, phrase)
+        for module, dotted, kind, phrase in _UNAUDITED_OPENING
         for owner, name in _existing_functions([(module, dotted)])
     ]
 
@@ -242,7 +242,7 @@ def process_settings() -> Iterator[ProcessSetting]:
     yield ProcessSetting("the default device", default_device_state, restore_default_device,
                          frozenset({"set_default_device"}))  # fmt: skip
     for kind in AUTOCAST_DEVICES:
-        yield ProcessSetting(f"autocast on {kind}", *_autocast_access(kind), _AUTOCAST_NAMES)
+        yield ProcessSetting(f"autocast on {kind}", *_autocast_accessors(kind), _AUTOCAST_NAMES)
     for name, getter, setter in _SETTING_FUNCTIONS:
         read, write = _nested_attribute(torch, getter), _nested_attribute(torch, setter)
         if read is not None and write is not None:
@@ -297,7 +297,7 @@ def _context_variables_in(_: int) -> frozenset[ContextVar[Any]]:
     return frozenset(variables)
 
 
-def _autocast_access(device_type: str) -> tuple[Callable[[], Any], Callable[[tuple[bool, Any]], None]]:
+def _autocast_accessors(device_type: str) -> tuple[Callable[[], Any], Callable[[tuple[bool, Any]], None]]:
     import torch
 
     def write(state: tuple[bool, Any]) -> None:
@@ -315,7 +315,7 @@ def _hook_settings() -> Iterator[ProcessSetting]:
             for name, value in module_names.items()
             if name.startswith("_global_") and isinstance(value, dict)
         }
-        yield ProcessSetting(description, *_access_to_registries(registries), _HOOK_FUNCTIONS)
+        yield ProcessSetting(description, *_registry_accessors(registries), _HOOK_FUNCTIONS)
 
 
 def _state_settings() -> Iterator[ProcessSetting]:
@@ -326,7 +326,7 @@ def _state_settings() -> Iterator[ProcessSetting]:
             yield ProcessSetting(description, read, vars(state).update, frozenset({function}))
 
 
-def _access_to_registries(
+def _registry_accessors(
     registries: dict[str, dict[Any, Any]],
 ) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     def read() -> dict[str, Any]:

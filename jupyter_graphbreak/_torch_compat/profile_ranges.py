@@ -25,7 +25,7 @@ _KINETO_MESSAGE = re.compile(rb"")
 #: (CPUAllocator.cpp in PyTorch). No setting of a running process prevents that.
 _ALLOCATOR_WARNING = re.compile(rb"^\[W.*Memory block of unknown size was allocated before")
 _OPERATION_NAME = re.compile(r"^(?!autograd::|c10d::|profiler::)[A-Za-z_]\w*::\w+(\.\w+)?$")
-Kind = Literal["call", "lookup", "region", "graph", "forward", "backward", "printing", "operation"]
+RangeKind = Literal["call", "lookup", "region", "graph", "forward", "backward", "printing", "operation"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Range:
         The compile id of a region, the number of a graph, or the name of an operation.
     """
 
-    kind: Kind
+    kind: RangeKind
     name: str
     start_us: float
     end_us: float
@@ -112,18 +112,18 @@ def _activity(event: Any) -> Activity:
 
 
 @contextlib.contextmanager
-def _filtered_stderr(dropped: re.Pattern[bytes]) -> Iterator[None]:
+def _filtered_stderr(dropped_lines: re.Pattern[bytes]) -> Iterator[None]:
     """Delay the standard error of the process until the context ends, and drop the lines that match a pattern."""
     stderr = os.dup(2)
-    with tempfile.TemporaryFile() as written:
-        os.dup2(written.fileno(), 2)
+    with tempfile.TemporaryFile() as output_file:
+        os.dup2(output_file.fileno(), 2)
         try:
             yield
         finally:
             os.dup2(stderr, 2)
-            written.seek(0)
-            for line in written:
-                if not dropped.search(line):
+            output_file.seek(0)
+            for line in output_file:
+                if not dropped_lines.search(line):
                     os.write(stderr, line)
             os.close(stderr)
 
@@ -163,7 +163,7 @@ def _profiler() -> Any:
 
 
 def _parsed_range(event: Any) -> Range | None:
-    kind: Kind
+    kind: RangeKind
     name: str = event.name
     if name == "graphbreak call":
         kind = "call"

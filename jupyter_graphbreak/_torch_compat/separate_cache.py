@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 def is_allowed_in_graph(function: Any) -> bool:
     """Return whether Dynamo recognizes a function by its identity, so that it would not recognize a copy."""
-    known = getattr(importlib.import_module("torch._dynamo.trace_rules"), "is_callable_allowed", None)
-    return known is not None and bool(known(function))
+    is_allowed = getattr(importlib.import_module("torch._dynamo.trace_rules"), "is_callable_allowed", None)
+    return is_allowed is not None and bool(is_allowed(function))
 
 
 def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
@@ -119,21 +119,25 @@ def _reading_copied_globals() -> contextlib.AbstractContextManager[None]:
     return redirected_on_thread(owner, name, plan)
 
 
-def own_backend(like: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a backend that behaves like a given one but has no compiled code in Dynamo's cache.
+def own_backend(imitated_backend: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return a backend that behaves like another one but has no compiled code in Dynamo's cache.
 
     Parameters
     ----------
-    like : str or callable
-        The given backend, or its name.
+    imitated_backend : str or callable
+        The backend, or its name.
     """
     registry = importlib.import_module("torch._dynamo.backends.registry")
-    compiler = registry.lookup_backend(like) if isinstance(like, str) else like
+    compiler = registry.lookup_backend(imitated_backend) if isinstance(imitated_backend, str) else imitated_backend
 
     def backend(*args: Any, **kwargs: Any) -> Any:
         return compiler(*args, **kwargs)
 
-    backend.__name__ = like if isinstance(like, str) else getattr(like, "__name__", type(like).__name__)
+    backend.__name__ = (
+        imitated_backend
+        if isinstance(imitated_backend, str)
+        else getattr(imitated_backend, "__name__", type(imitated_backend).__name__)
+    )
     return backend
 
 
@@ -308,22 +312,21 @@ def forgotten_backends() -> Iterator[None]:
     module = importlib.import_module("torch._dynamo.eval_frame")
     cached_backends: Any = getattr(module, "cached_backends", None)
     context_class = getattr(module, "_TorchDynamoContext", None)
-    if (
-        cached_backends is None or context_class is None or not hasattr(module, "innermost_backend")
-    ):  # not in this PyTorch
+    # A PyTorch may lack these.
+    if cached_backends is None or context_class is None or not hasattr(module, "innermost_backend"):
         yield
         return
     cached_before = frozenset(cached_backends)
-    added: set[int] = set()
+    added_ids: set[int] = set()
 
     def collect(_: None, context: Any, *__: Any, **___: Any) -> None:
-        added.add(id(module.innermost_backend(context.callback)))
+        added_ids.add(id(module.innermost_backend(context.callback)))
 
     try:
         with observed_on_thread(context_class, "__init__", collect):
             yield
     finally:
-        for number in added - cached_before:
+        for number in added_ids - cached_before:
             cached_backends.pop(number, None)
 
 
@@ -378,7 +381,7 @@ def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]
 def restored_counters() -> Iterator[None]:
     """Restore Dynamo's counters, such as the number of graph breaks, but keep the counts of other threads."""
     counters = importlib.import_module("torch._dynamo.utils").counters
-    restored = {name: counter.copy() for name, counter in counters.items()}
+    counters_before = {name: counter.copy() for name, counter in counters.items()}
     thread = get_ident()
 
     @contextlib.contextmanager
@@ -391,16 +394,16 @@ def restored_counters() -> Iterator[None]:
             yield
         finally:
             for name, counter in counters.items():
-                added = counter - at_start.get(name, Counter())
-                if added:
-                    restored.setdefault(name, Counter()).update(added)
+                added_ids = counter - at_start.get(name, Counter())
+                if added_ids:
+                    counters_before.setdefault(name, Counter()).update(added_ids)
 
     try:
         with while_converting(keep_other_threads, includes_other_threads=True):
             yield
     finally:
         counters.clear()
-        counters.update(restored)
+        counters.update(counters_before)
 
 
 @contextlib.contextmanager
@@ -411,16 +414,16 @@ def _restored_frame_counts() -> Iterator[None]:
     if counter is None or not hasattr(module, "get_compile_id"):  # not in this PyTorch
         yield
         return
-    added: Counter[Any] = Counter()
+    added_ids: Counter[Any] = Counter()
 
     def count(compile_id: Any, *_: Any, **__: Any) -> None:
-        added[compile_id.frame_id] += 1
+        added_ids[compile_id.frame_id] += 1
 
     try:
         with observed_on_thread(module, "get_compile_id", count):
             yield
     finally:
-        counter.subtract(added)
+        counter.subtract(added_ids)
 
 
 def _invalidate(entry: Any) -> None:
@@ -430,10 +433,10 @@ def _invalidate(entry: Any) -> None:
     different object, with a name that no function has.
     """
     manager = entry.guard_manager
-    deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED)
-    deleted.id_matched_objs = {"": weakref.ref(_invalidate)}
+    deleted_manager = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED)
+    deleted_manager.id_matched_objs = {"": weakref.ref(_invalidate)}
     if getattr(manager, "extra_state", None) is not None:
-        manager.extra_state.invalidate(manager.cache_entry, deleted)
+        manager.extra_state.invalidate(manager.cache_entry, deleted_manager)
 
 
 @contextlib.contextmanager

@@ -119,15 +119,15 @@ def _create_only(original: Callable[..., Any], logger: logging.Logger, kinds: fr
             return original(*args, **kwargs)
         kind = "entry"
         try:
-            active = [reader for reader in _readers if reader.covers_this_thread()]
-            kind = _kind_of_entry(*args, **kwargs) if active else kind
-            if not active or kind not in kinds:
+            active_readers = [reader for reader in _readers if reader.covers_this_thread()]
+            kind = _kind_of_entry(*args, **kwargs) if active_readers else kind
+            if not active_readers or kind not in kinds:
                 return None
             if "payload_fn" in kwargs:
                 kwargs["payload_fn"] = _encodable(kwargs["payload_fn"])
             with _lock:
                 disabled, logger.disabled = logger.disabled, False
-                handlers, logger.handlers = logger.handlers, [reader.handler for reader in active]
+                handlers, logger.handlers = logger.handlers, [reader.handler for reader in active_readers]
                 try:
                     return original(*args, **kwargs)
                 finally:
@@ -160,7 +160,7 @@ def _encodable(payload_fn: Callable[[], Any]) -> Callable[[], Any]:
 def interned_name(number: int) -> str | None:
     """Return the file name for a number in the trace, if it was interned in this process."""
     table = getattr(sys.modules.get("torch._logging.structured"), "INTERN_TABLE", {})
-    return next((name for name, known in table.items() if known == number), None)
+    return next((name for name, known_number in table.items() if known_number == number), None)
 
 
 def trace_writer(folder: str) -> logging.Handler:

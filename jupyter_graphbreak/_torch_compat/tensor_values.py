@@ -54,6 +54,6 @@ def in_place_change_count(tensor: torch.Tensor) -> int | None:
         return None if tensor.is_inference() else tensor._version
 
 
-def has_own_dispatch(kind: type[torch.Tensor]) -> bool:
+def has_own_dispatch(class_: type[torch.Tensor]) -> bool:
     """Return whether a class of tensors has its own ``__torch_dispatch__``, so that its data may be anywhere."""
-    return bool(kind.__torch_dispatch__ != torch.Tensor.__torch_dispatch__)
+    return bool(class_.__torch_dispatch__ != torch.Tensor.__torch_dispatch__)

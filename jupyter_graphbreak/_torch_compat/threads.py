@@ -123,8 +123,8 @@ def _followed_functions() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     # Dynamo traces `submit` up to its lock, so a replacement of `submit` would appear in stacks.
     item = getattr(concurrent.futures.thread, "_WorkItem", None)
     if hasattr(item, "run"):
-        yield item, "__init__", _wrap_new_item
-        yield item, "run", _wrap_run_of_item
+        yield item, "__init__", _wrap_work_item_init
+        yield item, "run", _wrap_work_item_run
     for name in ("apply_async", "_map_async", "imap", "imap_unordered"):  # all others call one of these
         if hasattr(Pool, name):
             yield Pool, name, _wrap_pool_method
@@ -190,8 +190,8 @@ def _wrap_start(original: Callable[[threading.Thread], None]) -> Any:
     return as_stdlib_function(start, original)
 
 
-def _wrap_new_item(original: Callable[..., None]) -> Any:
-    """Return an ``__init__`` of a work item of ``ThreadPoolExecutor`` that records which runs submit it."""
+def _wrap_work_item_init(original: Callable[..., None]) -> Any:
+    """Return an ``__init__`` for work items of ``ThreadPoolExecutor`` that records which runs submit them."""
 
     @functools.wraps(original)
     def new_item(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -201,8 +201,8 @@ def _wrap_new_item(original: Callable[..., None]) -> Any:
     return as_stdlib_function(new_item, original)
 
 
-def _wrap_run_of_item(original: Callable[..., None]) -> Any:
-    """Return a ``run`` of a work item of ``ThreadPoolExecutor``: the work counts for the runs that submitted it."""
+def _wrap_work_item_run(original: Callable[..., None]) -> Any:
+    """Return a ``run`` for work items of ``ThreadPoolExecutor`` whose work counts for the runs that submitted it."""
 
     @functools.wraps(original)
     def run(self: Any, *args: Any) -> None:

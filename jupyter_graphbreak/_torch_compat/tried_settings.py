@@ -102,17 +102,17 @@ def _decomposed_operators(operation: str | None) -> list[Any]:
 def _without_decompositions(overloads: list[Any]) -> Iterator[None]:
     module = importlib.import_module("torch._inductor.decomposition")
     config: Any = importlib.import_module("torch._inductor.config")
-    removed = {overload: module.decompositions[overload] for overload in overloads}
+    removed_decompositions = {overload: module.decompositions[overload] for overload in overloads}
     clear_cache = getattr(getattr(module, "fast_random_decomps", None), "cache_clear", lambda: None)
     try:
-        for overload in removed:
+        for overload in removed_decompositions:
             del module.decompositions[overload]
         clear_cache()
         # The key of AOTAutograd's cache does not contain the table of decompositions.
         with config.patch(force_disable_caches=True):
             yield
     finally:
-        module.decompositions.update(removed)
+        module.decompositions.update(removed_decompositions)
         clear_cache()
 
 
@@ -168,8 +168,8 @@ class CacheSettings:
         """The statements that change the settings."""
         lines = [f"torch._functorch.config.{_ALLOW_FUNCTIONS_SETTING} = True"] if self.allows_functions else []
         if self.operations:
-            marked = ", ".join(f'"{name}": "1"' for name in self.operations)
-            lines.append(f"torch._inductor.config.{_CACHEABLE_OPERATIONS_SETTING}.update({{{marked}}})")
+            cacheable_operations = ", ".join(f'"{name}": "1"' for name in self.operations)
+            lines.append(f"torch._inductor.config.{_CACHEABLE_OPERATIONS_SETTING}.update({{{cacheable_operations}}})")
         return "; ".join(lines)
 
     @contextlib.contextmanager
@@ -183,11 +183,14 @@ class CacheSettings:
         """
         functions: Any = importlib.import_module("torch._functorch.config")
         inductor: Any = importlib.import_module("torch._inductor.config")
-        marked = {**getattr(inductor, _CACHEABLE_OPERATIONS_SETTING), **dict.fromkeys(self.operations, "1")}
+        cacheable_operations = {
+            **getattr(inductor, _CACHEABLE_OPERATIONS_SETTING),
+            **dict.fromkeys(self.operations, "1"),
+        }
         allows = getattr(functions, _ALLOW_FUNCTIONS_SETTING) or self.allows_functions
         with (
             functions.patch({_ALLOW_FUNCTIONS_SETTING: allows}),
-            inductor.patch({_CACHEABLE_OPERATIONS_SETTING: marked}),
+            inductor.patch({_CACHEABLE_OPERATIONS_SETTING: cacheable_operations}),
         ):
             yield
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Frame, Setting
 
 
-_BY_BLOCK: dict[SkipKind | None, SkipReason] = {reason.kind: reason for reason in (TRY, WITH, LOOP)}
+_REASON_BY_BLOCK: dict[SkipKind | None, SkipReason] = {reason.kind: reason for reason in (TRY, WITH, LOOP)}
 
 
 class ResumeTable:
@@ -77,13 +77,13 @@ class ResumeTable:
                 graphs=[
                     graph
                     for frame in (resume.frames or self._inlined_in.get(resume.id, []))
-                    for graph in graphs.of_frame(frame)
+                    for graph in graphs.ids_of_frame(frame)
                 ],
             )
             for resume in self._resumes
         ]
 
-    def of_frame(self, frame: str) -> str | None:
+    def id_of_frame(self, frame: str) -> str | None:
         """Return the id of the resume function that a frame compiles, ``None`` for any other frame."""
         return self._of_frame.get(frame)
 
@@ -204,8 +204,8 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
     knowledge = known_cause(cause.gb_id, cause.gb_type)
     if knowledge.skip is not None:
         return knowledge.skip
-    if block in _BY_BLOCK:
-        return _BY_BLOCK[block]
+    if block in _REASON_BY_BLOCK:
+        return _REASON_BY_BLOCK[block]
     if cause.gb_id is None and cause.gb_type.endswith(("Error", "Failed")):
         return _with_values(COMPILE_ERROR, cause=cause.gb_type)
     return _with_values(OTHER_BREAK, cause=stated_cause.gb_type)

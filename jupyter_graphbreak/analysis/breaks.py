@@ -135,9 +135,9 @@ def advise(
     Parameters
     ----------
     cause : Cause
-        Why the graph broke.
+        The reason why the graph broke.
     consequence : Reason or None
-        Why the frame could not resume.
+        The reason why the frame could not resume.
     owner : {"own", "library", "torch"}
         The owner of the line.
     stack : sequence of CodePlace
@@ -335,7 +335,7 @@ class BreakTable:
         """Return the break that an event was folded into."""
         return self._break_by_event[id(event)]
 
-    def of_frame(self, frame: str) -> list[str]:
+    def ids_of_frame(self, frame: str) -> list[str]:
         """Return the ids of the breaks in a frame."""
         return self._of_frame.get(frame, [])
 

@@ -39,7 +39,7 @@ def list_frames(
     result = []
     for frame in ledger.started_frames:
         name, filename, line = frame.code
-        captured = graphs.of_frame(frame.ident)
+        captured = graphs.ids_of_frame(frame.ident)
         first = ledger.first_compilation(frame) if frame.key.compile > 0 else None
         result.append(
             Frame(
@@ -49,10 +49,10 @@ def list_frames(
                 role="resume" if is_resume(name) else _frame_role(frame, callers.get(frame.ident)),
                 outcome=_frame_outcome(frame, captured),
                 attempts=frame.attempts,
-                resume=resumes.of_frame(frame.ident),
+                resume=resumes.id_of_frame(frame.ident),
                 caller=callers.get(frame.ident),
                 graphs=captured,
-                breaks=breaks.of_frame(frame.ident),
+                breaks=breaks.ids_of_frame(frame.ident),
                 compile_s=frame.metrics.get("entire_frame_compile_time_s"),
                 recompile_of=first.ident if first is not None else None,
                 recompile_reasons=[_guard_of(reason) for reason in frame.recompile_reasons],

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import HeadKind
 
 #: Python's names for the code of functions without a name.
-_UNNAMED: dict[str, type[ast.expr]] = {
+_UNNAMED_FUNCTIONS: dict[str, type[ast.expr]] = {
     "<lambda>": ast.Lambda,
     "<genexpr>": ast.GeneratorExp,
     "<listcomp>": ast.ListComp,
@@ -125,7 +125,7 @@ def end_by_indentation(lines: Sequence[str], index: int) -> int:
 def _has_name(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return node.name == name
-    kind = _UNNAMED.get(name)
+    kind = _UNNAMED_FUNCTIONS.get(name)
     return kind is not None and isinstance(node, kind)
 
 

@@ -57,7 +57,7 @@ class GraphTable:
         """Return the graphs added so far."""
         return list(self._graphs)
 
-    def of_frame(self, frame: str) -> list[str]:
+    def ids_of_frame(self, frame: str) -> list[str]:
         """Return the ids of the graphs that a frame captured."""
         return self._of_frame.get(frame, [])
 
@@ -78,7 +78,7 @@ class GraphTable:
                     id=ident,
                     name=display_name(frame.code[0]),
                     frame=frame.ident,
-                    ops=[self._report_op(op, stacks.of(op)) for op in parsed.ops],
+                    ops=[self._report_op(op, stacks.stack_of(op)) for op in parsed.ops],
                     inputs=parsed.inputs,
                     lines=self._line_counts(parsed.ops, stacks),
                     code=self._readable_code(captured.code),
@@ -93,7 +93,7 @@ class GraphTable:
         skips = []
         for frame, message in ledger.cudagraph_skips:
             reason, stack = _split_reason(message)
-            graphs = self.of_frame(frame.ident) if frame is not None else []
+            graphs = self.ids_of_frame(frame.ident) if frame is not None else []
             entry = next(reversed(strip_inserted_frames(read_stack(stack), ledger.packages)), None)
             location = self._sources.place(entry) if entry is not None else None
             skips.append(CudagraphSkip(reason, graphs[-1] if graphs else None, location))
@@ -135,7 +135,7 @@ class GraphTable:
         for op in ops:
             places = {
                 (location.source, location.line)
-                for entry in stacks.of(op)
+                for entry in stacks.stack_of(op)
                 if self._sources.kind(entry.filename, entry.function) in {"cell", "file"}
                 and (location := self._sources.place(entry)) is not None
             }
@@ -156,7 +156,7 @@ class _OpStacks:
         self._stacks = [read_stack(text) for text in stacks.stacks] if stacks is not None else []
         self._ops = stacks.ops if stacks is not None else {}
 
-    def of(self, op: CodeOp) -> list[StackEntry]:
+    def stack_of(self, op: CodeOp) -> list[StackEntry]:
         """Return the stack of an operation, outermost entry first."""
         index = self._ops.get(op.name)
         if index is not None and 0 <= index < len(self._stacks):

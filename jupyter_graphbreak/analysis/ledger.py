@@ -90,7 +90,7 @@ class FrameLedger:
     backward_s: float = 0.0
     resumed_at: int | None = None
     recompile_reasons: list[str] = field(default_factory=list)
-    #: Where the code makes a constant of a dynamic size, by the size's name in guards, such as ``L['x'].size()[0]``.
+    #: The lines that make a constant of a dynamic size, by the size's name in guards, such as ``L['x'].size()[0]``.
     specializations: dict[str, StackEntry] = field(default_factory=dict)
     refusal: additions.FrameRefused | None = None
     refusal_order: int = 0
@@ -170,7 +170,8 @@ class Ledger:
     settings : list of (str, SettingsInForce)
         The id of the frame from which on the settings were in force, and the settings.
     cudagraph_skips : list of (FrameLedger or None, str)
-        Why a graph runs without a CUDA graph. There is no frame if PyTorch only decided so when the graph ran.
+        The reason why a graph runs without a CUDA graph. There is no frame if PyTorch only decided so when the graph
+        ran.
     packages : PackagePaths
         The folders of the run's packages.
     kinds : Counter
@@ -249,7 +250,7 @@ def read_records(records: Iterable[Record]) -> Ledger:
 
 
 #: The attributes in which the ledger lists our additions to the trace.
-_LISTS: dict[type[additions.Addition], str] = {
+_ATTRIBUTE_BY_ADDITION: dict[type[additions.Addition], str] = {
     additions.AnswerDiffers: "differing_answers",
     additions.CompiledAgain: "compiled_again",
     additions.CompiledSaved: "compiled_saved",
@@ -301,7 +302,7 @@ class _LedgerReader:
     def _read_run_addition(self, record: Record, addition: additions.Addition) -> bool:
         """Read an addition that can occur outside of any frame; return whether it was one."""
         ledger = self.ledger
-        if (name := _LISTS.get(type(addition))) is not None:
+        if (name := _ATTRIBUTE_BY_ADDITION.get(type(addition))) is not None:
             getattr(ledger, name).append(addition)
             return True
         match addition:

@@ -149,7 +149,25 @@ def _use_of(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | None:
         return "error"
     if all(map(_writes_message, [*branch.body, *branch.orelse])):
         return "message"
+    if _is_flag(branch.test):
+        return "flag"
     return "end of a loop" if in_loop and isinstance(last, ast.Break | ast.Return) else None
+
+
+def _is_flag(test: ast.expr) -> bool:
+    """Return whether a test reads only attributes of the object, such as ``not self.initialized``."""
+    match test:
+        case ast.BoolOp(values=values):
+            return all(map(_is_flag, values))
+        case ast.UnaryOp(op=ast.Not(), operand=value) | ast.Call(func=ast.Name("bool"), args=[value], keywords=[]):
+            return _is_flag(value)
+        case ast.Call(func=ast.Attribute(value, "item"), args=[], keywords=[]):
+            return _is_flag(value)
+        case ast.Compare(left=value, ops=[ast.Eq() | ast.NotEq() | ast.Is()], comparators=[ast.Constant(0 | 1)]):
+            return _is_flag(value)
+        case ast.Attribute(ast.Name("self")):
+            return True
+    return False
 
 
 #: Functions and methods that write messages.
@@ -179,7 +197,7 @@ _MODULE = "<module>"
 _MARIMO_CELL = re.compile(r"^__marimo__cell_(\w+?)_(?:\.py)?$")
 _MARIMO_INDENT = 4
 #: A location contains at most this many characters of its expression; the source has the full text.
-_MAX_CODE = 2000
+_MAX_CODE_LENGTH = 2000
 #: Lines of a library shown before and after a break, and before and after any other place in the report.
 _LINES_AROUND_BREAK, _LINES_AROUND_PLACE = 10, 3
 #: The beginning of a statement whose head is reached again after its body.
@@ -385,7 +403,7 @@ class Sources:
         lines = [code for number in numbers if (code := self._text_of_line(text, number)) is not None]
         if expression is None or len(lines) < len(numbers):
             code = self._text_of_line(text, source_line)
-            stripped = code.strip()[:_MAX_CODE] if code is not None else None
+            stripped = code.strip()[:_MAX_CODE_LENGTH] if code is not None else None
             return Location(source, source_line, source_line, function=name, code=stripped)
         start = _character_offset(lines[0], expression.column)
         end = _character_offset(lines[-1], expression.end_column)
@@ -393,7 +411,7 @@ class Sources:
         lines[0] = lines[0][start:]
         # Python sees the lines after the first without the indentation of the cell.
         code = "\n".join([lines[0], *(line[text.indent :] for line in lines[1:])])
-        return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE])
+        return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE_LENGTH])
 
     def branch_use(self, location: Location | None) -> BranchUse | None:
         """Return the purpose of the branch at a place, ``None`` if there is no branch or its purpose is unknown."""
@@ -506,12 +524,16 @@ class Sources:
         return sources
 
     def path(self, filename: str) -> str:
-        """Return a path without the folders that identify the machine, because reports are shared."""
+        """Return a path without the folders that identify the machine, because reports are shared.
+
+        The path of a library's file is the one from :meth:`module_path`.
+        """
+        module_path = self.module_path(filename)
+        if module_path is not None:
+            return module_path
         path = filename.replace("\\", "/")
-        root = max((root for root in self._shortened if path.startswith(root)), key=len, default=None)
-        if root is not None:
-            return self._shortened[root] + path.removeprefix(root)
-        return re.sub(r"^.*/(?:site|dist)-packages/", "", path)
+        root = max((root for root in self._shortened if path.startswith(root)), key=len, default="")
+        return self._shortened.get(root, "") + path.removeprefix(root)
 
     def _source_id(self, filename: str) -> str:
         if filename not in self._ids:

@@ -37,5 +37,5 @@ def is_machinery(module_path: str | None, function: str) -> bool:
 
 
 def is_runner(module_path: str | None) -> bool:
-    """Return whether a file runs a program."""
+    """Return whether a file runs programs, as Python's ``runpy`` does."""
     return module_path in _RUNNER_FILES

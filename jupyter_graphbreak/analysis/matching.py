@@ -151,10 +151,12 @@ class ReusableCode:
 
     def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
         """Return whether the other run traced all code that led to a break, and so would have reported the break."""
-        begins = {self._lines.get(line) for part in parts if (line := _first_line(part)) is not None}
+        first_lines = {self._lines.get(line) for part in parts if (line := _first_line(part)) is not None}
         functions = {part.function for part in parts}
         compiled = [
-            frame for frame in self._compiled_afresh if frame.function in functions and _first_line(frame) in begins
+            frame
+            for frame in self._compiled_afresh
+            if frame.function in functions and _first_line(frame) in first_lines
         ]
         return bool(compiled) and all(frame.outcome in _TRACED_OUTCOMES for frame in compiled)
 
@@ -188,36 +190,43 @@ def _first_line(part: Frame | Skipped) -> Line | None:
 
 
 #: The maximum number of line comparisons for a diff of two texts.
-_MAX_STEPS = 100_000_000
+_MAX_LINE_COMPARISONS = 100_000_000
 
 
 def compare_runs(before: Report, after: Report) -> Changes:
     """Return the changes from one run to a later run of the same code, edited or not."""
     moved_to = _corresponding_lines(before, after)
     pairs, gone, new = _match_breaks(before.breaks, after.breaks, moved_to)
-    old_names, new_names = _names(before), _names(after)
+    old_names, new_names = _source_names(before), _source_names(after)
     after_reuse = ReusableCode(before, after, gone, moved_to)
-    before_reuse = ReusableCode(after, before, new, {now: old for old, now in moved_to.items()})
+    before_reuse = ReusableCode(after, before, new, {later: earlier for earlier, later in moved_to.items()})
     is_partial = after_reuse.hides_something or before_reuse.hides_something
     hidden_ids = {id(break_) for break_ in (*after_reuse.hidden, *before_reuse.hidden)}
-    gone = [old for old in gone if id(old) not in hidden_ids]
-    new = [now for now in new if id(now) not in hidden_ids]
-    moved = [(old, now) for old, now in pairs if _break_place(old, old_names) != _break_place(now, new_names)]
-    moved_ids = {now.id for _, now in moved}
+    gone = [earlier for earlier in gone if id(earlier) not in hidden_ids]
+    new = [later for later in new if id(later) not in hidden_ids]
+    moved = [
+        (earlier, later)
+        for earlier, later in pairs
+        if _break_place(earlier, old_names) != _break_place(later, new_names)
+    ]
+    moved_ids = {later.id for _, later in moved}
     return Changes(
         before=_run_figures(before, after_reuse if is_partial else None),
         after=_run_figures(after, before_reuse if is_partial else None),
         breaks=[
-            *(_break_change("gone", old, _break_place(old, old_names), None) for old in gone),
-            *(_break_change("new", now, None, _break_place(now, new_names)) for now in new),
+            *(_break_change("gone", earlier, _break_place(earlier, old_names), None) for earlier in gone),
+            *(_break_change("new", later, None, _break_place(later, new_names)) for later in new),
             *(
-                _break_change("moved", now, _break_place(old, old_names), _break_place(now, new_names))
-                for old, now in moved
+                _break_change("moved", later, _break_place(earlier, old_names), _break_place(later, new_names))
+                for earlier, later in moved
             ),
-            *(_break_change("unknown", old, _break_place(old, old_names), None) for old in after_reuse.hidden),
-            *(_break_change("unknown", now, None, _break_place(now, new_names)) for now in before_reuse.hidden),
+            *(
+                _break_change("unknown", earlier, _break_place(earlier, old_names), None)
+                for earlier in after_reuse.hidden
+            ),
+            *(_break_change("unknown", later, None, _break_place(later, new_names)) for later in before_reuse.hidden),
         ],
-        same=[now.id for _, now in pairs if now.id not in moved_ids],
+        same=[later.id for _, later in pairs if later.id not in moved_ids],
         reused=[
             *(_reused(part, old_names, "after") for part in after_reuse.functions),
             *(_reused(part, new_names, "before") for part in before_reuse.functions),
@@ -252,9 +261,9 @@ def _match_breaks(
 
     # Keys of a break in the earlier and in the later run, from the most to the least certain.
     keys: list[tuple[Callable[[Break], Any], Callable[[Break], Any]]] = [
-        (lambda old: (old_line(old), code(old)), lambda now: (line(now), code(now))),
+        (lambda earlier: (old_line(earlier), code(earlier)), lambda later: (line(later), code(later))),
         (old_line, line),
-        (lambda old: (function(old), code(old)), lambda now: (function(now), code(now))),
+        (lambda earlier: (function(earlier), code(earlier)), lambda later: (function(later), code(later))),
         (code, code),
     ]
     pairs: list[tuple[Break, Break]] = []
@@ -262,18 +271,18 @@ def _match_breaks(
     for old_key, new_key in keys:
         waiting: dict[Any, deque[Break]] = defaultdict(deque)
         paired: set[int] = set()
-        for now in new:
-            waiting[now.gb_type, new_key(now)].append(now)
+        for later in new:
+            waiting[later.gb_type, new_key(later)].append(later)
         unmatched = []
-        for old in gone:
-            matching = waiting.get((old.gb_type, old_key(old)))
+        for earlier in gone:
+            matching = waiting.get((earlier.gb_type, old_key(earlier)))
             if matching:
-                now = matching.popleft()
-                pairs.append((old, now))
-                paired.add(id(now))
+                later = matching.popleft()
+                pairs.append((earlier, later))
+                paired.add(id(later))
             else:
-                unmatched.append(old)
-        gone, new = unmatched, [now for now in new if id(now) not in paired]
+                unmatched.append(earlier)
+        gone, new = unmatched, [later for later in new if id(later) not in paired]
     order = {break_.id: index for index, break_ in enumerate(after)}
     return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
 
@@ -305,7 +314,7 @@ def _aligned_blocks(old: list[str], new: list[str]) -> Iterator[tuple[int, int, 
     old, new = old[prefix : len(old) - suffix], new[prefix : len(new) - suffix]
     counts, new_counts = Counter(old), Counter(new)
     steps = sum(number * new_counts[text] for text, number in counts.items()) * min(len(old), len(new))
-    if steps > _MAX_STEPS:
+    if steps > _MAX_LINE_COMPARISONS:
         places = {text: place for place, text in enumerate(new) if new_counts[text] == 1}
         unique_pairs = [(place, places[text]) for place, text in enumerate(old) if counts[text] == 1 and text in places]
         for start, new_start in _longest_increasing_series(unique_pairs):
@@ -330,12 +339,12 @@ def _longest_increasing_series(pairs: list[tuple[int, int]]) -> list[tuple[int, 
         length = bisect_left(ends, second, key=lambda end: pairs[end][1])
         predecessors.append(ends[length - 1] if length else -1)
         ends[length : length + 1] = [index]
-    rising = []
+    series = []
     index = ends[-1] if ends else -1
     while index >= 0:
-        rising.append(pairs[index])
+        series.append(pairs[index])
         index = predecessors[index]
-    return rising[::-1]
+    return series[::-1]
 
 
 def _corresponding_sources(before: Report, after: Report) -> Iterator[tuple[Source, Source]]:
@@ -361,7 +370,7 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
             yield segment.first_line + offset, text.rstrip()
 
 
-def _names(report: Report) -> dict[str, str]:
+def _source_names(report: Report) -> dict[str, str]:
     """Return the names of sources; the cell that ran has the name "", because its number changes with every run."""
     names = {source.id: source.name for source in report.sources}
     cell = next((source.id for source in report.sources if source.kind == "cell"), None)

@@ -31,15 +31,15 @@ def with_priorities(report: AnyReport) -> AnyReport:
     the most expensive breaks come first in every group.
     """
     libraries = {source.id: source for source in report.sources if source.kind == "library"}
-    ended = {graph.break_ for graph in report.graphs}
-    calling = {skipped.id for skipped in report.skipped if skipped.callees}
+    breaks_after_graphs = {graph.break_ for graph in report.graphs}
+    callers_of_compiled = {skipped.id for skipped in report.skipped if skipped.callees}
     costs = _costs(report)
     breaks = [
         replace(
             break_,
             cost=costs[break_.id],
             minor=_library_source(break_, libraries) is not None
-            and not (break_.resumes or break_.id in ended or calling & set(break_.skipped)),
+            and not (break_.resumes or break_.id in breaks_after_graphs or callers_of_compiled & set(break_.skipped)),
         )
         for break_ in report.breaks
     ]

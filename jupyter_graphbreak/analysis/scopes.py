@@ -88,29 +88,29 @@ class SourceRegions:
 
 
 def _regions(tree: ast.AST, offset: int) -> Iterator[Region]:
-    claimed: set[ast.AST] = set()
+    known_openers: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
-                claimed.add(item.context_expr)
+                known_openers.add(item.context_expr)
                 yield _region("with", item.context_expr, node, offset)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             for decorator in node.decorator_list:
-                claimed.add(decorator)
+                known_openers.add(decorator)
                 yield _region("decorator", decorator, node, offset)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and node not in claimed:
+        if isinstance(node, ast.Call) and node not in known_openers:
             yield _region("call", node, node, offset)
 
 
-def _region(form: Form, node: ast.expr, covered: ast.stmt | ast.expr, offset: int) -> Region:
+def _region(form: Form, node: ast.expr, covered_node: ast.stmt | ast.expr, offset: int) -> Region:
     return Region(
         form=form,
         line=node.lineno + offset,
         end_line=(node.end_lineno or node.lineno) + offset,
         column=node.col_offset,
-        first_line=first_line(covered) + offset,
-        last_line=(covered.end_lineno or covered.lineno) + offset,
+        first_line=first_line(covered_node) + offset,
+        last_line=(covered_node.end_lineno or covered_node.lineno) + offset,
         names_setting=_SETTING_NAME in ast.unparse(node) or "fullgraph" in ast.unparse(node),
     )
 

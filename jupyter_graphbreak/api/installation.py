@@ -70,7 +70,7 @@ class Requirement:
     says : str
         The finding as a sentence.
     fix : str or None
-        How to fix a fault; ``None`` if there is no fault.
+        The way to fix a fault; ``None`` if there is no fault.
     """
 
     what: str

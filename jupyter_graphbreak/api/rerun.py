@@ -38,7 +38,7 @@ _Method = TypeVar("_Method", bound="Callable[..., Any]")
 _TIME_LIMIT_S = 120.0
 #: The share of the time for breaks if the report also has recompiles, and if it has only recompiles.
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.75, 0.3
-#: The share of the time limit after which no further entry is analysed, and few calls are timed.
+#: The share of the time limit after which no further entry is analysed, and only a few calls are timed.
 _SHARE_FOR_STARTING = 0.5
 #: The minimum number of seconds for finding one script.
 _MIN_FOR_SCRIPT_S = 15.0
@@ -152,7 +152,7 @@ class Rerun:
                 find_cell=self._find_cell,
                 on_status=self._on_status,
                 compile_text=options.get("compile_text", compile_file),
-                without_breaks=self._found.entries_with_remedies,
+                break_remedy_contexts=self._found.remedy_contexts,
             )
             report = self._found_for_recompiles.report
         return self._update(report)
@@ -176,10 +176,10 @@ class Rerun:
             self._on_status(f"{entry.function}: running repeatedly on copies")
             with entry.set_up(), self._noting_failures(f"Measuring {entry.function}", entry), limit_time(end):
                 results = [result for result in (self._found, self._found_for_recompiles) if result is not None]
-                remedied = {
-                    ids: apply for result in results for ids, apply in result.entries_with_remedies(entry).items()
+                contexts = {
+                    ids: context for result in results for ids, context in result.remedy_contexts(entry).items()
                 }
-                measured = measure_entry(entry, remedied, self.report, end=latest_start, find_cell=self._find_cell)
+                measured = measure_entry(entry, contexts, self.report, end=latest_start, find_cell=self._find_cell)
                 costs.append(replace(measured.cost, in_run=self._warm.spread_of(entry.callable_id)))
                 starts.append(measured.startup)
         if costs:

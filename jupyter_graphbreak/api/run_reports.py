@@ -76,9 +76,9 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> ChildPro
     from jupyter_graphbreak.trace.processes import read_processes
     from jupyter_graphbreak.trace.source_folders import SourceFolders
 
-    anywhere = SourceFolders([folder.absolute().anchor])  # these are logs of this run, so their paths can be trusted
+    any_folder = SourceFolders([folder.absolute().anchor])  # these are logs of this run, so their paths can be trusted
     try:
-        traces = list(read_processes(trace_files(folder), find_cell=find_cell, folders=anywhere))
+        traces = list(read_processes(trace_files(folder), find_cell=find_cell, folders=any_folder))
     except UnreadableTrace:  # there are none
         return ChildProcesses()
     traces_by_id = [(f"p{number}", trace) for number, trace in enumerate(traces, start=2)]

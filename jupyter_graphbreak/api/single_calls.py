@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: The time limit, in seconds, of all analyses except trying remedies.
 _TIME_LIMIT_S = 120.0
-#: The share of the time limit after which only few calls are timed.
+#: The share of the time limit after which only a few calls are timed.
 _SHARE_OF_CALLS = 0.5
 
 
@@ -106,7 +106,7 @@ def try_remedies(
             from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 
             report, files = _report_until_stopped(entry_of(fn, *args, **kwargs), stopped.effect)
-            reason = f"the function was not run: it {stopped.effect.what}"
+            reason = f"the function was not run: it {stopped.effect.description}"
             return with_remedies(report, files, [], [reason])[0]
 
     return _reporting_failures("trying changes", try_all, remedies=[])
@@ -425,7 +425,11 @@ def compare(
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
     entry = entry_of(fn, *first.args, **first.kwargs)
-    entry = replace(entry, twins=copied.twins, kept_names=copied.kept_names) if copied is not None else entry
+    entry = (
+        replace(entry, storage_copies=copied.storage_copies, kept_names=copied.kept_names)
+        if copied is not None
+        else entry
+    )
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     try:
         effect = effects.effect_of(entry.call) if effects is not None else None

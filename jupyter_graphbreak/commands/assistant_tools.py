@@ -137,14 +137,10 @@ class AssistantTools:
                 if any(member.id == part for member in process.members):
                     return self._keep_and_summarize(Report.of(process.report))
         data = whole_report.to_dict()
-        value = data.get(part)
-        if value is None:
-            value = next(
-                (entry for entries in data.values() if isinstance(entries, list) for entry in entries
-                 if isinstance(entry, dict) and entry.get("id") == part),
-                None,
-            )  # fmt: skip
-        if value is None:
+        entries = (entry for value in data.values() if isinstance(value, list) for entry in value)
+        matching = (entry for entry in entries if isinstance(entry, dict) and entry.get("id") == part)
+        value = data[part] if part in data else next(matching, None)
+        if value is None and part not in data:
             raise ToolError(f"{report} has no part {part!r}; its fields are {', '.join(data)}")
         text = json.dumps(value)
         if len(text) > _MAX_PART_LENGTH:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, FileProblem
+from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, FileProblem
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 
 #: At most this many names are printed.
@@ -51,4 +51,4 @@ def checkpoint_command(file: Path, new: Path, *, overwrite: bool) -> int:
     if repaired.on_cpu:
         click.echo("The tensors are now on the CPU: this machine lacks the device on which they were saved.")
     click.echo(one_line(f"Renamed {counted(len(renamed), 'name')}; wrote {new}."))
-    return FINE
+    return SUCCESS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE
+from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS
 from jupyter_graphbreak.commands.options import format_option
 from jupyter_graphbreak.views.words.plain_text import and_list, counted
 
@@ -43,7 +43,7 @@ def doctor_command(form: str) -> int:
         click.echo(msgspec.json.encode([dataclasses.asdict(finding) for finding in findings]))
     else:
         click.echo(f"{counted(len(faults), 'fault')}: {and_list(faults)}." if faults else "All is well.")
-    return FAILED if faults else FINE
+    return FAILED if faults else SUCCESS
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import click
 
 from jupyter_graphbreak.views.words.plain_text import one_line
 
-FINE, FAILED, MISUSE, UNREADABLE, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+SUCCESS, FAILED, MISUSE, UNREADABLE, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 class FileProblem(click.ClickException):
@@ -16,10 +16,12 @@ class FileProblem(click.ClickException):
 
 
 #: Messages quote names and texts from files, which may be of any length.
-_MAX_MESSAGE = 1_000
+_MAX_MESSAGE_LENGTH = 1_000
 
 
 def print_message(text: str) -> None:
     """Print a message to stderr, on one line, with control characters as escapes."""
     line = one_line(text)
-    click.echo(f"graphbreak: {line if len(line) <= _MAX_MESSAGE else line[:_MAX_MESSAGE] + '...'}", err=True)
+    click.echo(
+        f"graphbreak: {line if len(line) <= _MAX_MESSAGE_LENGTH else line[:_MAX_MESSAGE_LENGTH] + '...'}", err=True
+    )

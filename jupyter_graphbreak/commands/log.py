@@ -35,7 +35,7 @@ def log_command(path: str, *, sources: tuple[Path, ...], **shared: Any) -> int:
             raise click.UsageError(f"--sources {folder}: no such folder")
     gate = Gate(SharedOptions(**shared))
     try:
-        read = read_trace(path, sources=sources, progress=sys.stderr.isatty())
+        result = read_trace(path, sources=sources, progress=sys.stderr.isatty())
     except (UnreadableTrace, OSError) as error:
         raise FileProblem(str(error)) from None
-    return gate.finish(result_of_job(read) if isinstance(read, Job) else CommandResult([read]))
+    return gate.finish(result_of_job(result) if isinstance(result, Job) else CommandResult([result]))

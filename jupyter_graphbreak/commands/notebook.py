@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, UNREADABLE, FileProblem, print_message
+from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, UNREADABLE, FileProblem, print_message
 from jupyter_graphbreak.commands.formats import CommandResult
 from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options
 
@@ -54,4 +54,4 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
         print_message("the notebook ended early" if shared["redact"] else f"the notebook ended early: {error}")
     for warning in problems:
         print_message("some reports cannot be read" if shared["redact"] else str(warning.message))
-    return FAILED if error is not None else status or (UNREADABLE if problems else FINE)
+    return FAILED if error is not None else status or (UNREADABLE if problems else SUCCESS)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from msgspec.structs import replace
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, FileProblem, print_message
+from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, FileProblem, print_message
 from jupyter_graphbreak.commands.formats import FORMATS, CommandResult, render, verdict_lines
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, load_baseline, save_baseline
 from jupyter_graphbreak.gate.verdict import COMPILE_SOMETHING, judge, nothing_compiled
@@ -119,7 +119,7 @@ class Gate:
             print_message(f"wrote {shared.baseline}")
         if verdict is not None and shared.form not in {"text", "markdown"}:
             click.echo("\n".join(verdict_lines(verdict, redacted=shared.redact)), err=True)
-        return FINE if verdict is None or verdict.passed else FAILED
+        return SUCCESS if verdict is None or verdict.passed else FAILED
 
 
 def _failure_reason(error: OSError | ValueError) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, FileProblem, print_message
+from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, FileProblem, print_message
 from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_program
 
 
@@ -67,4 +67,4 @@ def repro_command(
             raise FileProblem(f"--output {output}: {(error.strerror or str(error)).lower()}") from None
     if issue or output is None:
         click.echo(script.issue if issue else script, nl=False)
-    return FINE
+    return SUCCESS

@@ -26,13 +26,13 @@ class CompileOptions(msgspec.Struct, frozen=True):
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments for ``torch.compile``."""
-        given: dict[str, Any] = {"fullgraph": self.fullgraph, "dynamic": self.dynamic}
+        options: dict[str, Any] = {"fullgraph": self.fullgraph, "dynamic": self.dynamic}
         if self.mode is not None:
-            given["mode"] = self.mode
+            options["mode"] = self.mode
         backend = self.backend or (None if self.mode else "eager")
         if backend is not None:
-            given["backend"] = backend
-        return given
+            options["backend"] = backend
+        return options
 
 
 def ensure_compiled(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., Any]:

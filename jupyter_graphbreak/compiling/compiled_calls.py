@@ -121,8 +121,8 @@ class CompiledCalls:
         self._roles_by_types: dict[Any, Role] = {}
         self._cell: Callable[[], Any] | None = None
         self._caller: Callable[..., Any] | None = None
-        self._traceable = TraceableCallables()
-        self._routed = RoutedFunctions()
+        self._traceable_callables = TraceableCallables()
+        self._routed_functions = RoutedFunctions()
 
     @property
     def reasons_not_compiled(self) -> dict[str, str]:
@@ -131,19 +131,19 @@ class CompiledCalls:
 
     def open(self) -> None:
         """Start compiling calls."""
-        self._exit_stack.undo_at_end("undoing the changes for compiling", self._traceable.close)
+        self._exit_stack.undo_at_end("undoing the changes for compiling", self._traceable_callables.close)
         intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
         self._exit_stack.enter("compiling modules", intercept, None)
         self._exit_stack.undo_at_end("undoing the changes for compiling", self._end_routing)
         active_routes[self._thread] = (*active_routes.get(self._thread, ()), self.route)
 
     def _end_routing(self) -> None:
-        remaining = tuple(route for route in active_routes.pop(self._thread, ()) if route != self.route)
-        if remaining:
-            active_routes[self._thread] = remaining
+        remaining_routes = tuple(route for route in active_routes.pop(self._thread, ()) if route != self.route)
+        if remaining_routes:
+            active_routes[self._thread] = remaining_routes
 
     def route(self, call: Any) -> Any:
-        """Return what to call instead of a callable: itself, a copy with routed calls, or a wrapper that decides."""
+        """Return the callable to call instead: the same one, a copy with routed calls, or a wrapper that decides."""
         if (
             not self._exit_stack.is_complete
             or self._depth > _MAX_DEPTH
@@ -191,9 +191,9 @@ class CompiledCalls:
             role = self._role_with(call, args, kwargs)
             if role == "look inside":
                 call = self._with_routed_calls(call)
-        planned = self.plan(call, call, args, kwargs) if role == "compile" else None
+        substitute = self.plan(call, call, args, kwargs) if role == "compile" else None
         self._depth += 1
-        return planned or SubstituteCall(call, args, kwargs, hide_compilation, self._leave_call)
+        return substitute or SubstituteCall(call, args, kwargs, hide_compilation, self._leave_call)
 
     def _with_routed_calls(self, call: Any) -> Any:
         """Return a function or method with its own calls routed, or the callable itself if its source is unknown."""
@@ -203,10 +203,14 @@ class CompiledCalls:
         function = bound.__func__ if isinstance(bound, types.MethodType) else call
         if not isinstance(function, types.FunctionType):
             return call
-        routed = self._routed.routed(function)
-        if routed is None:
+        routed_function = self._routed_functions.routed(function)
+        if routed_function is None:
             return call
-        return types.MethodType(routed, bound.__self__) if isinstance(bound, types.MethodType) else routed
+        return (
+            types.MethodType(routed_function, bound.__self__)
+            if isinstance(bound, types.MethodType)
+            else routed_function
+        )
 
     def _plan_own_call(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
         """Return the call to make for a module whose class has its own ``__call__``; ``None`` for the original."""
@@ -224,10 +228,10 @@ class CompiledCalls:
         if reason is not None:
             self._state.reasons_not_compiled.setdefault(type(module).__name__, reason)
             return None
-        planned = self.plan(original, module, args, kwargs)
-        if planned is not None:
+        substitute = self.plan(original, module, args, kwargs)
+        if substitute is not None:
             self._depth += 1
-        return planned
+        return substitute
 
     def plan(
         self, call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -244,11 +248,11 @@ class CompiledCalls:
         caller = self._prepare()
         if caller is None:
             return None
-        traceable = self._traceable.traceable(call, target)
+        traceable_callable = self._traceable_callables.traceable(call, target)
         self._add_compiled(target)
         failed = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
         self._state.is_inside_call = True
-        return SubstituteCall(caller, (traceable, args, kwargs), {}, failed, self._leave_call)
+        return SubstituteCall(caller, (traceable_callable, args, kwargs), {}, failed, self._leave_call)
 
     def _leave_call(self) -> None:
         """Update the state at the end of a substituted call."""
@@ -265,12 +269,12 @@ class CompiledCalls:
         return interposed(function, self._state, functools.partial(self._plan_cell, function))
 
     def _plan_cell(self, function: Callable[[], Any]) -> SubstituteCall | None:
-        planned = self.plan(function, function, (), {})
-        if planned is None:
+        substitute = self.plan(function, function, (), {})
+        if substitute is None:
             return None
         self._depth += 1
         # The magic trims the whole traceback when the error reaches the cell's own frame.
-        return planned._replace(failed=functools.partial(_restore_after_failure, torch.is_grad_enabled()))
+        return substitute._replace(failed=functools.partial(_restore_after_failure, torch.is_grad_enabled()))
 
     def _prepare(self) -> Callable[..., Any] | None:
         """Return the compiled caller, after preparing PyTorch for the first call; ``None`` if preparing fails."""

@@ -131,7 +131,7 @@ def role_with_arguments(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) 
         return "leave" if any(map(_drives, handled_values)) else "compile"
     if any(map(_drives, handled_values)) or not any(map(_holds_tensor, handled_values)) or _computes_in_numpy(uses):
         return "look inside"
-    if any(map(_is_surrounding, uses.values)) or not uses.computes:
+    if any(map(_is_from_surrounding_package, uses.values)) or not uses.computes:
         return "look inside"
     has_module = any(is_instance(value, torch.nn.Module) for value in handled_values)
     return "look inside" if uses.names & _SURROUNDING_NAMES and (uses.calls_own_functions or has_module) else "compile"
@@ -261,7 +261,7 @@ def _instructions(code: types.CodeType) -> Iterator[tuple[str, Any]]:
             yield from _instructions(constant)
 
 
-def _is_surrounding(value: Any) -> bool:
+def _is_from_surrounding_package(value: Any) -> bool:
     return is_instance(value, types.ModuleType) and value.__name__.partition(".")[0] in _SURROUNDING_PACKAGES
 
 
@@ -288,7 +288,7 @@ def _holds_tensor(value: Any, depth: int = 0) -> bool:
 
 
 def _drives(value: Any) -> bool:
-    """Return whether an object drives computation: an optimizer, a scaler, a loader, a library's trainer.
+    """Return whether an object drives computation, such as an optimizer, a data loader or a library's trainer.
 
     A class with a finalizer also counts.
     """

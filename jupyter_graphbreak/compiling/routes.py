@@ -33,8 +33,8 @@ _FUTURE_FLAGS = 0x1FF0000
 
 
 def _route(call: Any) -> Any:
-    deciding = active_routes.get(threading.get_ident())
-    return deciding[-1](call) if deciding else call
+    route_functions = active_routes.get(threading.get_ident())
+    return route_functions[-1](call) if route_functions else call
 
 
 #: The function that routed code calls; it returns the replacement for a callable.
@@ -151,7 +151,7 @@ def _definition(tree: ast.AST, code: types.CodeType) -> ast.FunctionDef | ast.As
 
 
 def _is_equivalent(one: types.CodeType, other: types.CodeType) -> bool:
-    """Return whether two code objects are equivalent."""
+    """Return whether two code objects do the same, wherever they were defined."""
     return (
         one.co_code == other.co_code
         and one.co_names == other.co_names

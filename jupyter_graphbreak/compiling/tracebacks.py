@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 #: Folders whose frames only run compiled code, and the beginning of the file name of a graph's code.
-_CARRIER_FOLDERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, OWN_FOLDER)
+_MACHINERY_FOLDERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, OWN_FOLDER)
 _GRAPH_FILE_PREFIX = "<eval_with_key>"
 #: The folder of the code that calls a graph of Inductor or AOTAutograd.
 _GRAPH_CALLER_FOLDER = str(Path(inspect.getfile(torch)).parent / "_functorch") + os.sep
@@ -41,11 +41,11 @@ def hide_compiler(error: BaseException) -> None:
     error : BaseException
         The error, while it is handled in the frame that called the program's compiled code.
     """
-    for chained in _chained_errors(error):
-        entries = list(_traceback_entries(chained.__traceback__))
-        if any(_is_carrier(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
+    for chained_error in _chained_errors(error):
+        entries = list(_traceback_entries(chained_error.__traceback__))
+        if any(_is_machinery(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
             try:
-                chained.__traceback__ = _relinked([*_without_carriers(_with_lines_of_graphs(entries))])
+                chained_error.__traceback__ = _relinked([*_without_machinery(_with_lines_of_graphs(entries))])
             except Exception as fault:  # noqa: BLE001 - the traceback is still usable
                 report_to_run("hiding the frames of the compiler", fault)
 
@@ -75,7 +75,7 @@ def self_test_hiding() -> None:
         types.FunctionType(function, scope)(None)
     except AttributeError as error:
         failed_assertion(RuntimeError().with_traceback(error.__traceback__))
-        entries = list(_without_carriers(_with_lines_of_graphs(list(_traceback_entries(error.__traceback__)))))
+        entries = list(_without_machinery(_with_lines_of_graphs(list(_traceback_entries(error.__traceback__)))))
         names = [entry.tb_frame.f_code.co_name for entry in _traceback_entries(_relinked(entries))]
         if names[-1] != function.co_name:
             raise AssertionError(f"the frames of the compiler cannot be hidden: {names}") from None
@@ -112,41 +112,43 @@ _USER_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<nam
 
 def _with_lines_of_graphs(entries: list[types.TracebackType]) -> list[types.TracebackType]:
     """Return entries with the program's lines instead of the line that called the graph."""
-    replaced: list[types.TracebackType] = []
+    new_entries: list[types.TracebackType] = []
     for entry in entries:
         places = places_in_graph(entry.tb_frame, entry.tb_lineno)
-        caller = next((index for index in range(len(replaced) - 1, -1, -1) if not _is_carrier(replaced[index])), None)
+        caller = next(
+            (index for index in range(len(new_entries) - 1, -1, -1) if not _is_machinery(new_entries[index])), None
+        )
         if places and caller is not None:
-            calling = replaced[caller]
-            (_, line, _), *inlined = places
-            stand_ins = [_entry_at_line(calling, name, filename, line) for filename, line, name in inlined]
-            replaced[caller:] = [
-                types.TracebackType(None, calling.tb_frame, _NO_INSTRUCTION, line),
+            caller_code = new_entries[caller]
+            (_, line, _), *inlined_places = places
+            stand_ins = [_entry_at_line(caller_code, name, filename, line) for filename, line, name in inlined_places]
+            new_entries[caller:] = [
+                types.TracebackType(None, caller_code.tb_frame, _NO_INSTRUCTION, line),
                 *(stand_in for stand_in in stand_ins if stand_in is not None),
             ]
-        replaced.append(entry)
-    return replaced
+        new_entries.append(entry)
+    return new_entries
 
 
 def places_in_graph(frame: types.FrameType, line: int) -> list[tuple[str, int, str]]:
     """Return the stack (file, line, function) of the operation on a line of a graph's code, outermost first."""
     if not frame.f_code.co_filename.startswith(_GRAPH_FILE_PREFIX):
         return []
-    assigned = _ASSIGNED_NAME.match(linecache.getline(frame.f_code.co_filename, line))
+    assignment = _ASSIGNED_NAME.match(linecache.getline(frame.f_code.co_filename, line))
     graph = getattr(frame.f_locals.get("self"), "graph", None)
-    if assigned is None or graph is None:
+    if assignment is None or graph is None:
         return []
-    stack = next((node.stack_trace for node in graph.nodes if node.name == assigned[1]), None) or ""
+    stack = next((node.stack_trace for node in graph.nodes if node.name == assignment[1]), None) or ""
     return [(place["file"], int(place["line"]), place["name"]) for place in _USER_LINE.finditer(stack)]
 
 
 def _entry_at_line(entry: types.TracebackType, name: str, filename: str, line: int) -> types.TracebackType | None:
     """Return a traceback entry for a line of an inlined function, which has no frame."""
     line_range = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
-    raising = ast.copy_location(
+    raise_statement = ast.copy_location(
         ast.Raise(ast.copy_location(ast.Name("StopIteration", ast.Load()), line_range), None), line_range
     )
-    code = compile(ast.Module([raising], []), filename, "exec").replace(co_name=name, co_qualname=name)
+    code = compile(ast.Module([raise_statement], []), filename, "exec").replace(co_name=name, co_qualname=name)
     try:
         exec(code, entry.tb_frame.f_globals, {})  # noqa: S102 - the statement above
     except StopIteration as raised:
@@ -175,23 +177,23 @@ def trim_error(error: BaseException) -> None:
     if error.__traceback__ is None:
         return
     filename = error.__traceback__.tb_frame.f_code.co_filename
-    for chained in _chained_errors(error):
-        chained.__traceback__ = _trimmed(chained.__traceback__, filename)
+    for chained_error in _chained_errors(error):
+        chained_error.__traceback__ = _trimmed(chained_error.__traceback__, filename)
 
 
 def _chained_errors(error: BaseException) -> Iterator[BaseException]:
     pending: list[BaseException | None] = [error]
     seen: set[int] = set()
     while pending:
-        chained = pending.pop()
-        if chained is not None and id(chained) not in seen:
-            seen.add(id(chained))
-            yield chained
-            pending += [chained.__cause__, chained.__context__]
+        chained_error = pending.pop()
+        if chained_error is not None and id(chained_error) not in seen:
+            seen.add(id(chained_error))
+            yield chained_error
+            pending += [chained_error.__cause__, chained_error.__context__]
 
 
 def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.TracebackType | None:
-    entries = list(_without_carriers(_with_lines_of_graphs(list(_traceback_entries(traceback)))))
+    entries = list(_without_machinery(_with_lines_of_graphs(list(_traceback_entries(traceback)))))
     first = next((i for i, entry in enumerate(entries) if _is_cell(entry, filename)), None)
     if first is None:
         return traceback  # raised elsewhere, and chained to an error of the cell
@@ -200,16 +202,16 @@ def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.Trac
 
 def _relinked(entries: list[types.TracebackType]) -> types.TracebackType | None:
     """Return a traceback from entries, with resume functions merged into the functions that they resume."""
-    merged: list[tuple[types.TracebackType, types.CodeType]] = []  # entry, code of the function
+    frames: list[tuple[types.TracebackType, types.CodeType]] = []  # entry, code of the function
     for entry in entries:
-        if merged and _resumes(entry, merged[-1][0]):
-            merged[-1] = (entry, merged[-1][1])
+        if frames and _resumes(entry, frames[-1][0]):
+            frames[-1] = (entry, frames[-1][1])
         else:
-            merged.append((entry, entry.tb_frame.f_code))
-    trimmed = None
-    for entry, code in reversed(merged):
-        trimmed = _linked(entry, code, trimmed)
-    return trimmed
+            frames.append((entry, entry.tb_frame.f_code))
+    traceback = None
+    for entry, code in reversed(frames):
+        traceback = _linked(entry, code, traceback)
+    return traceback
 
 
 def _traceback_entries(traceback: types.TracebackType | None) -> Iterator[types.TracebackType]:
@@ -218,29 +220,32 @@ def _traceback_entries(traceback: types.TracebackType | None) -> Iterator[types.
         traceback = traceback.tb_next
 
 
-def _without_carriers(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
+def _without_machinery(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
     for entry, following in itertools.zip_longest(entries, entries[1:]):
         code = entry.tb_frame.f_code
-        is_disabled_call = code.co_qualname == _DISABLING_WRAPPER and (following is None or not _is_carrier(following))
-        if is_disabled_call or not _is_carrier(entry):
+        is_disabled_call = code.co_qualname == _DISABLING_WRAPPER and (
+            following is None or not _is_machinery(following)
+        )
+        if is_disabled_call or not _is_machinery(entry):
             yield entry
 
 
-def _is_carrier(entry: types.TracebackType) -> bool:
-    return entry.tb_frame.f_code.co_filename.startswith((_GRAPH_FILE_PREFIX, *_CARRIER_FOLDERS))
+def _is_machinery(entry: types.TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename.startswith((_GRAPH_FILE_PREFIX, *_MACHINERY_FOLDERS))
 
 
 def _is_cell(entry: types.TracebackType, filename: str) -> bool:
-    """Return whether an entry is the function of the cell, or a resume function of it."""
+    """Return whether an entry is in the function of the cell, or in a resume function of it."""
     code = entry.tb_frame.f_code
     is_function = is_resume(code.co_name) or bool(code.co_flags & inspect.CO_NEWLOCALS)
     return code.co_filename == filename and original_name(code.co_name) == "<module>" and is_function
 
 
 def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
-    code, calling = entry.tb_frame.f_code, caller.tb_frame.f_code
+    code, caller_code = entry.tb_frame.f_code, caller.tb_frame.f_code
     is_same_function = (
-        original_name(code.co_name) == original_name(calling.co_name) and code.co_filename == calling.co_filename
+        original_name(code.co_name) == original_name(caller_code.co_name)
+        and code.co_filename == caller_code.co_filename
     )
     return is_resume(code.co_name) and is_same_function
 
@@ -364,16 +369,16 @@ def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None
 def _parameters(function: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...], str | None, str | None]:
     """Return the names of a function's parameters: positional, keyword-only, ``*`` and ``**``."""
     names = iter(function.co_varnames)
-    positional = tuple(itertools.islice(names, function.co_argcount))
+    positional_names = tuple(itertools.islice(names, function.co_argcount))
     by_keyword = tuple(itertools.islice(names, function.co_kwonlyargcount))
     args_name = next(names) if function.co_flags & inspect.CO_VARARGS else None
-    return positional, by_keyword, args_name, next(names) if function.co_flags & inspect.CO_VARKEYWORDS else None
+    return positional_names, by_keyword, args_name, next(names) if function.co_flags & inspect.CO_VARKEYWORDS else None
 
 
 def _call_arguments(function: types.CodeType, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a function call from the variables of its frame."""
-    positional, by_keyword, args_name, kwargs_name = _parameters(function)
-    arguments = [*(values.get(name) for name in positional), *(values.get(args_name, ()) if args_name else ())]
+    positional_names, by_keyword, args_name, kwargs_name = _parameters(function)
+    arguments = [*(values.get(name) for name in positional_names), *(values.get(args_name, ()) if args_name else ())]
     keywords = dict(values.get(kwargs_name, {}) if kwargs_name else {})
     return arguments, {**keywords, **{name: values.get(name) for name in by_keyword}}
 
@@ -385,10 +390,10 @@ def _stand_in_function(statement: ast.stmt, function: types.CodeType) -> ast.Fun
     def parameter(name: str) -> ast.arg:
         return ast.copy_location(ast.arg(name), line_range)
 
-    positional, by_keyword, args_name, kwargs_name = _parameters(function)
+    positional_names, by_keyword, args_name, kwargs_name = _parameters(function)
     arguments = ast.arguments(
         posonlyargs=[],
-        args=[parameter(name) for name in positional],
+        args=[parameter(name) for name in positional_names],
         vararg=parameter(args_name) if args_name is not None else None,
         kwonlyargs=[parameter(name) for name in by_keyword],
         kw_defaults=[None for _ in by_keyword],

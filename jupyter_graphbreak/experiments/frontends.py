@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import warnings
     from collections.abc import Callable, Sequence
 
-    from jupyter_graphbreak.experiments.trial.memory import Twin
+    from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
     from jupyter_graphbreak.records.source_texts import FindCell
@@ -71,9 +71,9 @@ def _capture_with_trace(call: Any, first: Arguments) -> Program:
     if not first.kwargs:
         program: Program = torch.jit.trace(call, first.args)
         return program
-    named = first.named(call)
-    traced = torch.jit.trace(call, example_kwarg_inputs=named)
-    return lambda *args, **kwargs: traced(**Arguments(*args, **kwargs).named(call))
+    named_arguments = first.named(call)
+    traced_module = torch.jit.trace(call, example_kwarg_inputs=named_arguments)
+    return lambda *args, **kwargs: traced_module(**Arguments(*args, **kwargs).named(call))
 
 
 def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
@@ -88,7 +88,7 @@ def _capture_with_export(call: Any, first: Arguments, *, strict: bool) -> Progra
     return torch.export.export(module, first.args, first.kwargs or None, strict=strict).module()
 
 
-def captures(backend: str) -> list[tuple[str, Capture]]:
+def capture_functions(backend: str) -> list[tuple[str, Capture]]:
     """Return each front end's name and the function that captures a callable with it.
 
     Parameters
@@ -128,16 +128,16 @@ class Examination:
         self.name = name
         self.report: Report | None = None
         self.difference: tuple[Input, str] | None = None
-        self.refused: list[tuple[Input, Exception]] = []
+        self.refusals: list[tuple[Input, Exception]] = []
         self.raised: Raised | None = None
         self.notes: list[str] = []
         self._eager = eager
         self._compares_values = eager.is_repeatable
         self._subject = Subject(eager.fn, eager.first.arguments)
-        self._warned_in_runs: list[warnings.WarningMessage] = []
+        self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
         codes = [*own_codes(self._subject.call), _as_module(self._subject.call).forward.__code__]
-        with separate_cache(codes), capture_effects() as capturing:
+        with separate_cache(codes), capture_effects() as effects:
             try:
                 program = self._run_first_input(capture, find_cell)
             except TrialStoppedError as stopped:
@@ -146,8 +146,8 @@ class Examination:
             if program is not None:
                 self._run_other_inputs(program, cases)
         eager_warnings = {str(warning.message) for warning in eager.result.effects.warnings}
-        warned = [*capturing.warnings, *self._warned_in_runs]
-        self._warned = [warning for warning in warned if str(warning.message) not in eager_warnings]
+        warnings_in_capture = [*effects.warnings, *self._warnings_in_runs]
+        self._new_warnings = [warning for warning in warnings_in_capture if str(warning.message) not in eager_warnings]
 
     def _run_first_input(self, capture: Capture, find_cell: FindCell) -> Program | None:
         """Capture the function and run the program with the first input; return the program unless it raises."""
@@ -199,17 +199,17 @@ class Examination:
             try:
                 result = self._run(program, case.input)
             except TrialStoppedError as stopped:
-                self.refused.append((case.input, stopped))
+                self.refusals.append((case.input, stopped))
                 continue
             if result.raised is not None and case.expected.raised is None:
-                self.refused.append((case.input, result.raised.with_traceback(None)))
+                self.refusals.append((case.input, result.raised.with_traceback(None)))
             elif self.difference is None and (mismatch := self._describe_mismatch(case.expected, result)):
                 self.difference = (case.input, mismatch)
 
     def _run(self, program: Program, input_: Input) -> Result:
         self._subject.restore()
         result = self._eager.run_after_preceding_calls(program, self._subject, input_)
-        self._warned_in_runs += result.effects.warnings
+        self._warnings_in_runs += result.effects.warnings
         return result
 
     def _describe_mismatch(self, expected: Result, result: Result) -> str | None:
@@ -239,12 +239,12 @@ class Examination:
             if difference(eager.result.state[name], result.state.get(name), compares_values=eager.is_repeatable):
                 self.notes.append(f"does not change {name} as the function does")
 
-    def verdict(self, *, searched: bool) -> Verdict:
+    def verdict(self, *, has_derived_inputs: bool) -> Verdict:
         """Return the verdict on the front end.
 
         Parameters
         ----------
-        searched : bool
+        has_derived_inputs : bool
             Whether the further inputs were derived from the first; a program may then refuse the special ones.
         """
         summary = self.report.summary if self.report is not None else Summary(graphs=1)
@@ -253,15 +253,17 @@ class Examination:
             outcome = "breaks"
         if not summary.graphs:
             outcome = "eager"
-        refused = next(((other, error) for other, error in self.refused if not (searched and other.is_special)), None)
+        refusal = next(
+            ((other, error) for other, error in self.refusals if not (has_derived_inputs and other.is_special)), None
+        )
         example, raised, notes = None, self.raised, list(self.notes)
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example
-        elif refused is not None:
-            outcome, example, raised = "refuses", refused[0].example, describe_raised(refused[1], "program")
-        elif self.refused:
-            special, error = self.refused[0]
-            notes.append(f"refuses {special.example.what}: {type(error).__name__}")
+        elif refusal is not None:
+            outcome, example, raised = "refuses", refusal[0].example, describe_raised(refusal[1], "program")
+        elif self.refusals:
+            special_input, error = self.refusals[0]
+            notes.append(f"refuses {special_input.example.what}: {type(error).__name__}")
         if not self._eager.is_repeatable and self.raised is None:
             notes.append("eager's own result differs each time; only types and shapes are compared")
         if self.raised is not None:
@@ -274,8 +276,8 @@ class Examination:
             example=example,
             difference=self.difference[1] if self.difference is not None else None,
             raised=raised,
-            warnings=list(dict.fromkeys(_first_sentence(w) for w in self._warned if not _is_deprecation(w))),
-            deprecated=any(f"`{self.name}` is deprecated" in str(warning.message) for warning in self._warned),
+            warnings=list(dict.fromkeys(_first_sentence(w) for w in self._new_warnings if not _is_deprecation(w))),
+            deprecated=any(f"`{self.name}` is deprecated" in str(warning.message) for warning in self._new_warnings),
             notes=notes,
         )
 
@@ -318,7 +320,7 @@ def compare(
     TrialStoppedError
         If the function was stopped before it had an effect outside its copies.
     Exception
-        Whatever the function raises on the first input.
+        Any exception that the function itself raises on the first input.
     """
     version = require_torch()
     fn = _uncompiled(fn)
@@ -334,20 +336,20 @@ def compare(
     def note(activity: str, fault: Exception) -> None:
         diagnostics.append(Diagnostic("error", internal_error(activity, fault)))
 
-    remaining = [name for name, _ in captures(backend)]
+    remaining_names = [name for name, _ in capture_functions(backend)]
     with sandboxed(), contextlib.suppress(TimeUpError):
         eager = Reference(fn, Input(first, example))
         changes = sorted(eager.changed)
         cases = eager.cases(further_inputs)
-        for name, capture in captures(backend):
+        for name, capture in capture_functions(backend):
             require_time()
             with suppress_faults(f"examining {name}", note, reraised=(TrialStoppedError,)):
                 examination = Examination(name, capture, eager, cases, find_cell)
-                verdicts.append(examination.verdict(searched=not further_inputs))
+                verdicts.append(examination.verdict(has_derived_inputs=not further_inputs))
                 if name == "torch.compile":
                     report = examination.report
                 del examination  # frees the copy of the function, the program and its results
-            remaining.remove(name)
+            remaining_names.remove(name)
             eager.subject.memory.release()
     advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
     return Frontends(
@@ -360,7 +362,7 @@ def compare(
         verdicts=verdicts,
         advice=advice[0] if advice else None,
         report=report,
-        left_out=remaining,
+        left_out=remaining_names,
         diagnostics=diagnostics,
     )
 
@@ -398,7 +400,7 @@ class CopiedCalls(NamedTuple):
 
     call: Callable[..., Any]
     inputs: list[Arguments]
-    twins: tuple[Twin, ...]
+    storage_copies: tuple[StorageCopy, ...]
     kept_names: KeptNames
 
 
@@ -407,7 +409,7 @@ def copy_for_comparison(fn: Callable[..., Any], first: Arguments, others: Sequen
     memory = KeptMemory()
     subject = Subject(_uncompiled(fn), first, memory)
     inputs = [subject.arguments or first, *map(subject.copies_of, others)]
-    return CopiedCalls(subject.call, inputs, tuple(memory.twins), subject.kept_names())
+    return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.kept_names())
 
 
 def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:

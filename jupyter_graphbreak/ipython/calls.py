@@ -104,7 +104,7 @@ class FrontendComparison:
         except TrialStoppedError as stopped:
             raise UsageError(
                 f"--frontends: the arguments of {ast.unparse(call.func)} were not evaluated again, because that "
-                f"{stopped.effect.what}; {HOW_TO_COMPARE}"
+                f"{stopped.effect.description}; {HOW_TO_COMPARE}"
             ) from None
         return function, list(args), kwargs
 

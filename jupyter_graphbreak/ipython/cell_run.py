@@ -146,7 +146,7 @@ class CellRuns:
         return "torch" in sys.modules and leads_to_compiled(mentioned_objects(tree, namespace).values())
 
     def runs_code(self, magic: str) -> bool:
-        """Return whether a line magic runs code."""
+        """Return whether a line magic runs code in the notebook's namespace, as ``%run`` does."""
         return magic == "run" or bool(getattr(self._shell.find_line_magic(magic), "needs_local_scope", False))
 
     # Functions that the rewritten cell calls.
@@ -166,7 +166,7 @@ class CellRuns:
         Parameters
         ----------
         plan : str
-            How the cell is run.
+            The way to run the cell.
         cell_magic : str
             A magic that runs the cell's code, such as ``%%time``; empty if there is none.
         filename : str
@@ -206,7 +206,7 @@ class CellRuns:
             if plan in {"calls", "function"}:
                 observation.compile_calls()
 
-    def cell_caller(self, name: str, names: Sequence[str] | None) -> Callable[[], Any]:
+    def cell_caller(self, name: str, bound_names: Sequence[str] | None) -> Callable[[], Any]:
         """Return a function that calls the cell's function, compiled if possible.
 
         Parameters
@@ -217,7 +217,9 @@ class CellRuns:
             The names that the cell binds; ``None`` if it cannot run again.
         """
         with faults.suppress_faults("preparing to run the cell again"):
-            self._initial_state = _InitialState.of(self._shell.user_ns, names) if names is not None else None
+            self._initial_state = (
+                _InitialState.of(self._shell.user_ns, bound_names) if bound_names is not None else None
+            )
         function = self._shell.user_ns[name]
         function.__code__ = as_module_code(function.__code__)
         caller = self._observation.cell_caller(function) if self._observation is not None else function

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.ipython.cell.rewriting import Plan
     from jupyter_graphbreak.ipython.options import Options
 
-_LOADED: dict[int, CompileExplain] = {}
+_LOADED_MAGICS: dict[int, CompileExplain] = {}
 
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics with a shell, if they are not registered."""
-    if id(shell) not in _LOADED:
-        _LOADED[id(shell)] = magic = CompileExplain(shell)
+    if id(shell) not in _LOADED_MAGICS:
+        _LOADED_MAGICS[id(shell)] = magic = CompileExplain(shell)
         magic.connect()
 
 
@@ -57,7 +57,7 @@ def answer_requests(shell: InteractiveShell) -> None:
 
 def unload(shell: InteractiveShell) -> None:
     """Remove the magics and their callbacks."""
-    magic = _LOADED.pop(id(shell), None)
+    magic = _LOADED_MAGICS.pop(id(shell), None)
     if magic is not None:
         magic.disconnect()
 
@@ -79,9 +79,9 @@ def _begin(
     magic.runs.begin(options, plan, cell_magic, filename, only_torch=only_torch, edited=edited)
 
 
-def _cell_caller(name: str, bound: tuple[str, ...] | None = None) -> Callable[[], Any]:
+def _cell_caller(name: str, bound_names: tuple[str, ...] | None = None) -> Callable[[], Any]:
     """Return a function that calls the observed cell's function, compiled if possible."""
-    return _loaded_magic().runs.cell_caller(name, bound)
+    return _loaded_magic().runs.cell_caller(name, bound_names)
 
 
 def _uncompiled_cell_caller(name: str, _: tuple[str, ...] | None = None) -> Callable[[], Any]:
@@ -126,7 +126,7 @@ values: list[Any] = []
 
 
 def _loaded_magic() -> CompileExplain:
-    magic = _LOADED.get(id(get_ipython()))
+    magic = _LOADED_MAGICS.get(id(get_ipython()))
     if magic is None:
         raise UsageError("the extension is not loaded: %load_ext jupyter_graphbreak")
     return magic

@@ -383,7 +383,7 @@ class Observation:
             return []
         remedies = self.previous.remedies or []
         untried = {ident for remedy in remedies if remedy.reason == INTERRUPTED for ident in remedy.breaks}
-        return [now for before, now in same_breaks(self.previous, report).items() if before in untried]
+        return [later for earlier, later in same_breaks(self.previous, report).items() if earlier in untried]
 
     def _show_status(self, activity: str) -> None:
         """Show the current activity above the preview of the report."""

@@ -70,7 +70,7 @@ _GROUPS_STEP = ManualStep(
 )
 _BACKWARD_STEP = ManualStep(
     "Decide where the compiled part ends: compile the forward pass, and call backward() and the optimizer after it.",
-    is_where_to_end=True,
+    decides_compiled_region=True,
 )
 _REQUIRES_GRAD_STEP = ManualStep(
     "Decide before the compiled function which tensors need gradients: a graph cannot change that."
@@ -735,6 +735,13 @@ CAUSES = (
                 (
                     "return the condition and write the message after the call; or write it only when "
                     "torch.compiler.is_compiling() is false"
+                ),
+            ),
+            (
+                "flag",
+                (
+                    "if this tensor is a flag that changes only once, such as 'initialized', test a Python bool that "
+                    "is kept beside it; otherwise take both sides with torch.where(condition, a, b)"
                 ),
             ),
             (
@@ -1523,7 +1530,7 @@ CALLS = (
         manual_step=ManualStep(
             "Decide what to compile for one batch: the model, or a function with the step. A loop over a `DataLoader` "
             "cannot be compiled.",
-            is_where_to_end=True,
+            decides_compiled_region=True,
         ),
         page="where_to_compile.md#the-training-step",
     ),
@@ -1533,7 +1540,7 @@ CALLS = (
         advice="compile the model, or a function for one step, and call it in a loop that is not compiled",
         manual_step=ManualStep(
             "Decide what to compile for one step: the model, or a function. A loop with a progress bar runs eagerly.",
-            is_where_to_end=True,
+            decides_compiled_region=True,
         ),
         page="where_to_compile.md#the-training-step",
     ),
@@ -1654,7 +1661,7 @@ def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:
     The parameters are those of :func:`known_cause`.
     """
     step = known_cause(gb_id, name, code=code).manual_step
-    return step is not None and step.is_where_to_end
+    return step is not None and step.decides_compiled_region
 
 
 def cause_name_of_former_text(text: str) -> str | None:

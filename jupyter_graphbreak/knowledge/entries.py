@@ -31,7 +31,7 @@ Rewrite = Literal[
 
 
 #: The purposes that a branch may have.
-BranchUse = Literal["end of a loop", "error", "message"]
+BranchUse = Literal["end of a loop", "error", "flag", "message"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +75,14 @@ class ManualStep:
         A part of the titles of remedies; if one of these remedies failed, ``text`` is obsolete.
     text_after_failure : str
         The decision that remains in that case.
-    is_where_to_end : bool
-        Whether the decision is where the compiled part ends, so that the usual answer is to compile only a part.
+    decides_compiled_region : bool
+        Whether the decision is which code to compile; the usual answer is to compile only a part.
     """
 
     text: str
     obsolete_if_failed: str = ""
     text_after_failure: str = ""
-    is_where_to_end: bool = False
+    decides_compiled_region: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class KnownCause:
     rewrites : tuple of str
         The rewrites of the source to try.
     skip : SkipReason or None
-        Why a function that Dynamo gave up on for this cause runs eagerly, if the cause explains that.
+        The reason why a function that Dynamo gave up on for this cause runs eagerly, if the cause explains that.
     also_reported_as : tuple of str
         The names in ``torch._dynamo.explain`` and Dynamo's logs.
     is_named_by_call : bool
@@ -160,7 +160,7 @@ class KnownCause:
     is_safe : bool or None
         Whether results, gradients and output stay the same whenever the advice works; ``None`` if that is not known.
     former_text : str or None
-        How PyTorch's message began before the cause had an id and a name.
+        The beginning of PyTorch's message before the cause had an id and a name.
     former_messages : tuple of str
         Messages of releases that had no ids, which people still quote and search for; the pages show them.
     since : str or None

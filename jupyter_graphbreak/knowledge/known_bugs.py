@@ -22,9 +22,9 @@ class KnownBug:
     symptom : str
         The words of the error, or what goes wrong.
     code : str
-        What the code does, as the end of a sentence that begins with "In code that".
+        The action of the code, as the end of a sentence that begins with "In code that".
     advice : str
-        What to do until the bug is fixed.
+        The way to work around the bug until it is fixed.
     releases : str
         The releases that the issue names; empty if they are known only from our own programs.
     message : str

@@ -57,10 +57,10 @@ OWNERS: Mapping[Owner, KnownOwner] = {
             "the library breaks here on purpose: leave it, or compile a part of the model that does not call it"
         ),
         advice_if_unintended=(
-            "compile a part of the model that does not make this call, and report the break to the library"
+            "compile a part of the model that does not run this line, and report the break to the library"
         ),
         manual_step=(
-            "Decide whether to compile a part of the model that does not make this call or to accept the break. "
+            "Decide whether to compile a part of the model that does not run this line or to accept the break. "
             "Report it to the library."
         ),
         step_for_call=(

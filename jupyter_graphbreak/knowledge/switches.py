@@ -51,7 +51,7 @@ class KnownSwitch:
         The code that sets the switch before compiling; ``model`` is the outermost module of the program. ``None`` if
         only the reader can set it.
     undo : str
-        How to undo the code: code, or the end of a sentence.
+        The way to undo the code: code, or the end of a sentence.
     state_expressions : tuple of str
         Expressions for the objects of the process whose attributes the code changes; a trial restores them.
     result_difference : str or None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _TRACE_VARIABLE = "TORCH_TRACE"
 #: Commands and programs that are taken for Python; only their processes are noted as missing.
 _PYTHON_COMMAND = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
-_MAX_LENGTH = 100
+_MAX_COMMAND_LENGTH = 100
 #: Processes that only wait for work use less processor time than this.
 _MIN_WORK_S = 0.2
 #: The audit events of starting a process that inherits the environment.
@@ -182,8 +182,8 @@ def _set_variable(folder: str | None) -> None:
 
 def _controls_variable() -> bool:
     """Return whether we set the variable; the user's program may set or remove it."""
-    now = os.environ.get(_TRACE_VARIABLE)
-    return bool(_blocks) and not _is_set_by_user(now) and (now is not None or _is_removed[0])
+    value = os.environ.get(_TRACE_VARIABLE)
+    return bool(_blocks) and not _is_set_by_user(value) and (value is not None or _is_removed[0])
 
 
 def _choose_folder() -> None:
@@ -297,7 +297,7 @@ def _report_unwatched(block: _WatchedBlock, command: Any, environment: Any) -> N
     words = [command] if isinstance(command, str | bytes) else command
     text = shlex.join(os.fsdecode(word) for word in words)
     if variables.get(_TRACE_VARIABLE) != block.folder and _PYTHON_COMMAND.search(text):
-        shortened = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
+        shortened = text if len(text) <= _MAX_COMMAND_LENGTH else f"{text[:_MAX_COMMAND_LENGTH]}..."
         difference = "a different" if _TRACE_VARIABLE in variables else "no"
         block.on_note(
             f"A process is missing because it was started with {difference} {_TRACE_VARIABLE} in its environment: "

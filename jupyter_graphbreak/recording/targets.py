@@ -47,7 +47,7 @@ _LRU_CACHE_TYPE = type(functools.lru_cache(len))
 #: The number of items to examine in a container.
 _MAX_ITEMS = 100
 #: The number of items to examine in all containers together: a data set of nested lists has millions.
-_MAX_SEARCHED = 10_000
+_MAX_TOTAL_ITEMS = 10_000
 
 
 def is_compiled(value: Any) -> bool:
@@ -190,7 +190,7 @@ def reachable_objects(*values: Any) -> Iterator[Any]:
             *_implementations(value),
         )  # fmt: skip
         pending += [(inner, depth + 1) for inner in wrapped_objects if inner is not None and inner is not value]
-        if searched < _MAX_SEARCHED:
+        if searched < _MAX_TOTAL_ITEMS:
             items = _container_items(value)
             searched += len(items)
             pending += [(item, depth) for item in items]

@@ -45,7 +45,7 @@ _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_fr
             "restart_reasons", "recompile_reason", "backend_compile_time_s",
             "cudagraph_skip_reason")  # fmt: skip
 
-#: What to keep about a size of which the code makes a constant: its names in guards, and the stack of the line.
+#: The fields to keep about a size of which the code makes a constant: its names in guards, and the stack of the line.
 _SPECIALIZATION = ("sources", "user_stack")
 _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason why code compiled in a trial is no longer valid; it is not a recompile reason of the program.
@@ -53,7 +53,7 @@ TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
 #: More than PyTorch produces: its reasons for a recompile are shorter, and its default limit allows fewer compilations.
 _MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
 #: An upper bound of the times in a log, in seconds.
-_MAX_TIME = 1e11
+_MAX_TIME_S = 1e11
 
 #: Keys of the envelope that describe the origin of a record, not its content.
 _CONTEXT_KEYS = frozenset(
@@ -192,7 +192,7 @@ def compile_time(record: Record) -> CompileTime | None:
     function = data.get("co_name")
     if not (isinstance(start, int | float) and isinstance(seconds, int | float)):
         return None
-    if not (0 < start < _MAX_TIME and 0 <= seconds < _MAX_TIME):
+    if not (0 < start < _MAX_TIME_S and 0 <= seconds < _MAX_TIME_S):
         return None
     return CompileTime(start, seconds, display_name(function) if isinstance(function, str) else None)
 
@@ -285,8 +285,8 @@ _STAND_INS_FILE = "jupyter_graphbreak/experiments/trial/stand_ins.py"
 def is_inserted_frame(module_path: str | None, function: str) -> bool:
     """Return whether a frame is one that torch, or an object of a trial, inserts after the program's own call.
 
-    Torch inserts frames before an operation if a default device is set, for example, and Dynamo traces a version in
-    Python of a built-in function such as ``enumerate``.
+    For example, torch inserts a frame before each operation if a default device is set, and Dynamo traces built-in
+    functions such as ``enumerate`` as Python functions of its own.
 
     Parameters
     ----------

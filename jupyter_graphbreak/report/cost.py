@@ -221,9 +221,9 @@ class OpCost(msgspec.Struct, frozen=True):
     compiled: Spread
 
 
-#: Why two kernels are not fused. ``library``: a library computes one of them; ``reduction``: the second one needs the
-#: finished reduction; ``between``: other kernels must run between them; ``sizes``: they loop over different sizes;
-#: ``order``: they use memory in different orders; ``device``: they run on different devices.
+#: The reason why two kernels are not fused. ``library``: a library computes one of them; ``reduction``: the second one
+#: needs the finished reduction; ``between``: other kernels must run between them; ``sizes``: they loop over different
+#: sizes; ``order``: they use memory in different orders; ``device``: they run on different devices.
 WhyNotFused = Literal["library", "reduction", "between", "sizes", "order", "device"]
 
 
@@ -235,7 +235,7 @@ class UnfusedKernels(msgspec.Struct, frozen=True):
     graph : str
         The graph.
     reason : WhyNotFused
-        Why they are not fused.
+        The reason why they are not fused.
     nbytes : int
         The bytes that the second one reads although the first one reads or writes them.
     count : int
@@ -319,7 +319,7 @@ class CompiledWay(msgspec.Struct, frozen=True):
     time_ratio : float or None
         The time of a call and its backward pass, divided by that of the whole; ``None`` if it was not measured.
     differences : list of BlockDifference
-        Why blocks are compiled separately, if each is compiled in place.
+        The differences because of which blocks are compiled separately, if each is compiled in place.
     limit_hit : bool
         Whether some blocks run eagerly because Dynamo's recompile limit was reached.
     """
@@ -427,7 +427,7 @@ class GraphStartup(msgspec.Struct, frozen=True):
     cache : {"hit", "miss", "bypass", "off"}
         The state of AOTAutograd's cache. ``bypass``: it cannot keep the graph, so every start compiles it.
     reason : str or None
-        Why the graph is not in the cache; or why only its code is not in inductor's cache.
+        The reason why the graph is not in the cache, or why only its code is not in inductor's cache.
     location : Location or None
         The operation that makes PyTorch bypass the cache.
     """
@@ -493,7 +493,7 @@ class NumericsTrial(msgspec.Struct, frozen=True):
     time_ratio: float | None = None
 
 
-#: How the text of a difference ends if the difference is inside a graph only.
+#: The end of the text of a difference that is inside a graph only.
 UNAFFECTED = "which does not affect the result"
 
 

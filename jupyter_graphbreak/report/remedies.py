@@ -110,7 +110,8 @@ class Remedy(msgspec.Struct, frozen=True):
     excludes : list of str
         The remedies that cannot be applied together with it.
     reason : str or None
-        Why it fails or was not tried, or the break that occurs instead; for a remedy that works, what was not tested.
+        The reason why it fails or was not tried, or the break that occurs instead; for a remedy that works, the cases
+        that were not tested.
     differences : list of str
         The differences between the changed program and the original, one sentence each.
     person : str or None

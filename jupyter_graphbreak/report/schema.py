@@ -241,7 +241,7 @@ class Break(msgspec.Struct, frozen=True):
     gb_type : str
         The registry's name for the reason; without one, the class of the exception or the first line of its message.
     consequence : Reason or None
-        Why the frame could not resume after it; ``None`` if it could.
+        The reason why the frame could not resume after it; ``None`` if it could.
     outcome : {"resumed", "skipped", "error"}
         The worst outcome of the frames in which it occurred.
     resumes, skipped : list of str
@@ -295,9 +295,9 @@ class Resume(msgspec.Struct, frozen=True):
     graphs : list of str
         The graphs of these frames, or of the frames that it is inlined in.
     no_frame : {"eager", "compiled before", "inlined", "not reached"} or None
-        Why it has no frame: it ran eagerly; it was compiled before this run, and may have run from that code; it was
-        compiled as a part of its caller's resume function, as with ``nested_graph_breaks``; it did not run, such as a
-        branch not taken. ``None`` if it has frames, or if the reason is unknown.
+        The reason why it has no frame: it ran eagerly; it was compiled before this run, and may have run from that
+        code; it was compiled as a part of its caller's resume function, as with ``nested_graph_breaks``; it did not
+        run, such as a branch not taken. ``None`` if it has frames, or if the reason is unknown.
     """
 
     id: str

@@ -19,8 +19,8 @@ class ValueRange(msgspec.Struct, frozen=True):
     elements, nan, inf : int
         The number of elements, and of those that are NaN and infinite.
     low, high, mean : float or None
-        The least, greatest and mean of the finite elements; ``None`` if there are none, and for complex numbers and
-        others that PyTorch cannot compare.
+        The smallest, the largest and the mean of the finite elements; ``None`` if there are none, or if PyTorch cannot
+        compare them, such as complex numbers.
     """
 
     shape: list[int]
@@ -43,8 +43,7 @@ class LineValues(msgspec.Struct, frozen=True):
     op : str
         The function that it calls.
     graph : str or None
-        The graph that has it; ``None`` for an operation of a line that no graph has. Its values are those of the eager
-        call.
+        The graph that contains it; ``None`` if no graph contains its line: the values are then those of the eager call.
     forward : ValueRange
         Its result.
     backward : ValueRange or None

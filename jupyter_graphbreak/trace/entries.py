@@ -117,7 +117,7 @@ def read_entries(
     deadline : Deadline or None
         The time at which to stop reading.
     """
-    heads = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
+    wanted_keys = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
     open_entries: dict[bytes, _OpenEntry | None] = {}  # by the tag of the line
     line = b"\n"
     for line, is_cut in _lines(stream, limits.line, tally, deadline):
@@ -132,23 +132,23 @@ def read_entries(
             elif tag not in open_entries:
                 tally.stray_lines += 1
             continue
-        head = _ENTRY_PREFIX.match(line)
-        if head is None or (tag not in open_entries and len(open_entries) >= _MAX_TAGS):
+        prefix = _ENTRY_PREFIX.match(line)
+        if prefix is None or (tag not in open_entries and len(open_entries) >= _MAX_TAGS):
             tally.stray_lines += bool(line.strip()) and not line.startswith(b"#")
             continue
         finished, open_entries[tag] = open_entries.get(tag), None
         if finished is not None:
-            yield _closed_entry(finished, tally)
+            yield _complete_entry(finished, tally)
         tally.entries += 1
-        opened = _opened_entry(line, head, heads, tally) if not is_cut else None
+        new_entry = _begin_entry(line, prefix, wanted_keys, tally) if not is_cut else None
         tally.unreadable += is_cut
-        if opened is not None and (kinds is None or _is_wanted(Record(opened.envelope).kind, kinds)):
-            open_entries[tag] = opened
+        if new_entry is not None and (kinds is None or _is_wanted(Record(new_entry.envelope).kind, kinds)):
+            open_entries[tag] = new_entry
     if not line.endswith(b"\n") and tally.limit is None:
         tally.cut_reason = "its last line is incomplete"
     for finished in open_entries.values():
         if finished is not None:
-            yield _closed_entry(finished, tally)
+            yield _complete_entry(finished, tally)
 
 
 def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | None) -> Iterator[tuple[bytes, bool]]:
@@ -169,7 +169,7 @@ def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | No
 def begins_as_trace(text: bytes) -> bool:
     """Return whether one of the lines at the beginning of a file starts an entry."""
     return any(
-        (head := _ENTRY_PREFIX.match(line)) is not None and line[head.end() : head.end() + 1] == b"{"
+        (prefix := _ENTRY_PREFIX.match(line)) is not None and line[prefix.end() : prefix.end() + 1] == b"{"
         for line in text.split(b"\n")
     )
 
@@ -178,10 +178,12 @@ def _is_wanted(kind: str, kinds: frozenset[str]) -> bool:
     return kind in kinds or kind.startswith("graphbreak_") or LISTING.fullmatch(kind) is not None
 
 
-def _opened_entry(line: bytes, head: re.Match[bytes], heads: frozenset[str] | None, tally: Tally) -> _OpenEntry | None:
-    text = line[head.end() :]
+def _begin_entry(
+    line: bytes, prefix: re.Match[bytes], wanted_keys: frozenset[str] | None, tally: Tally
+) -> _OpenEntry | None:
+    text = line[prefix.end() :]
     key = _FIRST_KEY.match(text)
-    if key is not None and heads is not None and not _is_wanted(key[1].decode(), heads):
+    if key is not None and wanted_keys is not None and not _is_wanted(key[1].decode(), wanted_keys):
         return None
     try:
         envelope = msgspec.json.decode(text)
@@ -194,7 +196,7 @@ def _opened_entry(line: bytes, head: re.Match[bytes], heads: frozenset[str] | No
     if not isinstance(artifact, dict) or not isinstance(artifact.get("name"), str):
         tally.malformed += 1
         return None
-    process = int(head["process"]) if len(head["process"]) <= _MAX_DIGITS else 0
+    process = int(prefix["process"]) if len(prefix["process"]) <= _MAX_DIGITS else 0
     return _OpenEntry(process if process < _MAX_PROCESSES else 0, envelope, len(text))
 
 
@@ -202,7 +204,7 @@ def _checksum(payload: bytes) -> str:
     return hashlib.md5(payload, usedforsecurity=False).hexdigest()
 
 
-def _closed_entry(finished: _OpenEntry, tally: Tally) -> LogEntry:
+def _complete_entry(finished: _OpenEntry, tally: Tally) -> LogEntry:
     """Return a complete entry; the line break after its last line is not part of the payload."""
     if not finished.lines:
         tally.damaged += bool(finished.envelope.get("has_payload"))

@@ -162,7 +162,7 @@ _HEADER = re.compile(r"Graph break in user code at (?P<file>.{1,4096}):(?P<line>
 _ANY_MACHINE = PackagePaths()
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\s)")
 #: The minimum number of characters that a log must quote to identify a function: a closing bracket does not.
-_MIN_QUOTED = 6
+_MIN_QUOTED_LENGTH = 6
 _MAX_SOURCES = 10_000
 
 
@@ -256,7 +256,7 @@ def _verified_segments(
     for segment in source.segments if source is not None else []:
         last = segment.first_line + segment.text.count("\n")
         quoted_in_segment = [code for line, code in quoted.items() if segment.first_line <= line <= last]
-        if _DEFINITION.match(segment.text) and sum(map(len, quoted_in_segment)) >= _MIN_QUOTED:
+        if _DEFINITION.match(segment.text) and sum(map(len, quoted_in_segment)) >= _MIN_QUOTED_LENGTH:
             verified.append(segment)
     return verified
 

@@ -86,7 +86,7 @@ class _Specialization(msgspec.Struct):
     user_stack: Annotated[list[_Frame], msgspec.Meta(max_length=10_000)] | None = None
 
 
-_FORMS: dict[str, Any] = {
+_ENTRY_FORMS: dict[str, Any] = {
     "artifact": dict[str, Any],
     "str": tuple[_Name, _Number],
     "dynamo_start": _Start,
@@ -105,7 +105,7 @@ def _validated(record: Record) -> Record | None:
         if entry_kind.startswith("graphbreak_"):
             read_addition(record)
         else:
-            msgspec.convert(data, _FORMS["artifact" if entry_kind.startswith("artifact:") else entry_kind])
+            msgspec.convert(data, _ENTRY_FORMS["artifact" if entry_kind.startswith("artifact:") else entry_kind])
         return with_encodable_text(record)
     except (msgspec.ValidationError, RecursionError, KeyError):
         return None
@@ -113,9 +113,9 @@ def _validated(record: Record) -> Record | None:
 
 _WANTED_ENTRIES = NEEDED_ENTRIES | {"artifact:torch_version", "str"}
 #: Beyond this total number of characters of code, graphs are listed without operations, to limit memory.
-_MAX_CODE = 24 << 20
+_MAX_TOTAL_CODE_LENGTH = 24 << 20
 #: PyTorch's messages about breaks and errors, with stacks, are shorter than this.
-_MAX_MESSAGE = 1 << 20
+_MAX_MESSAGE_LENGTH = 1 << 20
 #: The maximum number of compilations of one process whose times are kept.
 _MAX_COMPILE_TIMES = 4096
 _LIMITS = ReadingLimits()
@@ -310,11 +310,11 @@ class _FileReader:
             return record
         if record.kind == "dynamo_output_graph":
             self._code_size += len(payload)
-            if self._code_size > _MAX_CODE:
+            if self._code_size > _MAX_TOTAL_CODE_LENGTH:
                 self._reduced_graphs += 1
                 return Record(record.envelope, "")
-        elif len(payload) > _MAX_MESSAGE:
-            payload = payload[:_MAX_MESSAGE]
+        elif len(payload) > _MAX_MESSAGE_LENGTH:
+            payload = payload[:_MAX_MESSAGE_LENGTH]
         if payload not in self._payloads:
             self._text_size += len(payload)
         return Record(record.envelope, self._payloads.setdefault(payload, payload))

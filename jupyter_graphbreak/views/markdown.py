@@ -13,7 +13,7 @@ from jupyter_graphbreak.views.words.lines import ordered_breaks
 from jupyter_graphbreak.views.words.places import place
 from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
 from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.remedies import change_lines, code_of, outcome, target_of
+from jupyter_graphbreak.views.words.remedies import change_lines, code_of, outcome, target_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: The maximum numbers of lines, and of characters of a line and of a table cell.
-_MAX_LINES, _MAX_LINE, _MAX_CELL = 200, 1_000, 400
+_MAX_LINES, _MAX_LINE_LENGTH, _MAX_CELL_LENGTH = 200, 1_000, 400
 _SPECIAL_CHARACTER = re.compile(r"[!-/:-@\[-`{-~]")
 #: The maximum numbers of reports, of breaks and remedies per report, of characters of a text, and of differences per
 #: remedy; GitHub limits a comment to 65,536 characters.
-_MAX_REPORTS, _MAX_BREAKS, _MAX_REMEDIES, _MAX_TEXT, _MAX_DIFFERENCES = 50, 50, 5, 8_000, 20
+_MAX_REPORTS, _MAX_BREAKS, _MAX_REMEDIES, _MAX_TEXT_LENGTH, _MAX_DIFFERENCES = 50, 50, 5, 8_000, 20
 
 
 def render_markdown(
@@ -52,7 +52,7 @@ def render_markdown(
 
 def render_markdown_lines(head: str, lines: Sequence[str]) -> str:
     """Return a heading sentence followed by a block of text lines."""
-    shown = [plain(line[:_MAX_LINE]) for line in lines[:_MAX_LINES]]
+    shown = [plain(line[:_MAX_LINE_LENGTH]) for line in lines[:_MAX_LINES]]
     if len(lines) > _MAX_LINES:
         shown.append(f"and {len(lines) - _MAX_LINES} more")
     return "\n\n".join([f"**{_escape(head)}**", *([_fence("\n".join(shown))] if lines else [])])
@@ -72,8 +72,8 @@ def _render_report(report: Report, title: str, new_break_ids: AbstractSet[str]) 
         parts.append("\n".join(rows))
     parts += _render_remedies(report)
     text = render_text(report)
-    if len(text) > _MAX_TEXT:
-        text = text[:_MAX_TEXT].rpartition("\n")[0] + "\n..."
+    if len(text) > _MAX_TEXT_LENGTH:
+        text = text[:_MAX_TEXT_LENGTH].rpartition("\n")[0] + "\n..."
     parts.append(f"<details><summary>the whole report</summary>\n\n{_fence(text)}\n\n</details>")
     return "\n\n".join(parts)
 
@@ -83,10 +83,10 @@ def _render_remedies(report: Report) -> list[str]:
     parts = []
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     for remedy in working[:_MAX_REMEDIES]:
-        head = f"{target_of(report, remedy)}: {remedy.title}: {outcome(remedy)}"
+        head = f"{target_text(report, remedy)}: {remedy.title}: {outcome(remedy)}"
         differences = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MAX_DIFFERENCES])
         lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]
-        text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MAX_TEXT]
+        text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MAX_TEXT_LENGTH]
         block = _fence(text, "diff" if lines else "python")
         parts.append(f"<details><summary>{_escape(head)}</summary>\n{differences}\n\n{block}\n\n</details>")
     return parts
@@ -106,7 +106,7 @@ def _render_row(report: Report, number: int, break_: Break, new_break_ids: Abstr
 def _escape(text: str) -> str:
     """Escape and shorten text to one line that contains no markup, no mention and no end of a table cell."""
     text = one_line(text)
-    text = text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}..."
+    text = text if len(text) <= _MAX_CELL_LENGTH else f"{text[:_MAX_CELL_LENGTH]}..."
     return _SPECIAL_CHARACTER.sub(lambda match: match[0] if match[0] in "(),.;:=/'+-" else f"&#{ord(match[0])};", text)
 
 

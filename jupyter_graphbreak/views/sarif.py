@@ -29,7 +29,7 @@ _SCHEMA_PAGE = "https://json.schemastore.org/sarif-2.1.0.json"
 _PROJECT_PAGE = "https://pypi.org/project/jupyter-graphbreak/"
 
 #: The maximum numbers of fixes per break, and of characters per fix and of all fixes; longer fixes are left out.
-_MAX_FIXES, _MAX_FIX, _MAX_FIX_TEXT = 20, 200_000, 4_000_000
+_MAX_FIXES, _MAX_FIX_LENGTH, _MAX_TOTAL_FIX_LENGTH = 20, 200_000, 4_000_000
 
 
 def render_sarif(
@@ -51,7 +51,7 @@ def render_sarif(
     """
     rules: dict[str, dict[str, Any]] = {}
     results: dict[str, dict[str, Any]] = {}
-    budget = [_MAX_FIX_TEXT]
+    budget = [_MAX_TOTAL_FIX_LENGTH]
     for index, report in enumerate(map(shown_part, reports)):
         for break_ in report.breaks:
             rules.setdefault(_rule_id(break_), _rule_of(break_))
@@ -118,7 +118,7 @@ def _result_of(report: Report, break_: Break, notebook: str | None, budget: list
     fixes = []
     for remedy in lookup.remedies_by_break(report).get(break_.id, ())[:_MAX_FIXES]:
         length = sum(len(edit.old) + len(edit.new) for edit in remedy.edits)
-        if length <= min(budget[0], _MAX_FIX) and _is_fix(remedy, sources):
+        if length <= min(budget[0], _MAX_FIX_LENGTH) and _is_fix(remedy, sources):
             budget[0] -= length
             fixes.append(_fix_of(remedy, sources))
     if fixes:

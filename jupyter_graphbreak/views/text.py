@@ -13,14 +13,14 @@ from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import bounded, shown_part
 from jupyter_graphbreak.views.words.changes import describe_change, headline
 from jupyter_graphbreak.views.words.changes import figures as changed_figures
-from jupyter_graphbreak.views.words.cost import break_time, time_with
-from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_of, details, legend
+from jupyter_graphbreak.views.words.cost import break_time, time_change_text
+from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_text, details, legend
 from jupyter_graphbreak.views.words.groups import (
     Group,
     best_remedy,
     break_groups,
-    cost_of_all,
-    numbers_of,
+    break_numbers_text,
+    costs_text,
     text_of_several_causes,
 )
 from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
@@ -56,7 +56,7 @@ from jupyter_graphbreak.views.words.remedies import (
     outcome,
     remedies_for_break,
     remedies_for_frame,
-    target_of,
+    target_text,
     trials_sentence,
     verdict_label,
 )
@@ -78,12 +78,12 @@ if TYPE_CHECKING:
 WIDTH = 100
 INDENT = "    "
 #: Maximum characters of one sentence.
-_MAX_SENTENCE = 20_000
+_MAX_SENTENCE_LENGTH = 20_000
 
 
 def wrap(head: str, text: str, indent: str = INDENT) -> list[str]:
     """Wrap a sentence at 100 columns; further lines are indented to the first word."""
-    words = one_line(text if len(text) <= _MAX_SENTENCE else f"{text[:_MAX_SENTENCE]}...").split(" ")
+    words = one_line(text if len(text) <= _MAX_SENTENCE_LENGTH else f"{text[:_MAX_SENTENCE_LENGTH]}...").split(" ")
     lines, line = [], indent + head
     for word in words:
         if len(line) + len(word) > WIDTH and line.strip():
@@ -101,7 +101,7 @@ def cut_line(line: str) -> str:
 
 def render_frontends(frontends: Frontends) -> str:
     """Return the verdicts as text for a terminal 100 columns wide, without a line break at the end."""
-    lines = [*wrap("", f"front ends on {call_of(frontends)} | torch {frontends.torch}", indent="")]
+    lines = [*wrap("", f"front ends on {call_text(frontends)} | torch {frontends.torch}", indent="")]
     names = max((len(checked.frontend) for checked in frontends.verdicts), default=0)
     words = max(len(word) for word in OUTCOMES.values())
     for checked in frontends.verdicts:
@@ -140,14 +140,14 @@ def _rest_line(total: int, limit: int, words: str = "more", indent: str = INDENT
 
 
 #: The maximum numbers of remedies to name: of those that work or, if none works, of those that do not.
-_MAX_NAMED, _MAX_FAILED = 4, 3
+_MAX_REMEDIES, _MAX_FAILED_REMEDIES = 4, 3
 #: About this many characters of the outcome of a failed trial, and at most this many lines of a change, are shown.
 _MAX_TRIAL_LENGTH = 160
 _MAX_REMEDY_LINES = 12
 #: If a change is too long, at most this many lines of each part that it removes are shown.
 _MAX_REMOVED_LINES = 2
 #: About this many characters of a cause, and at most this many characters of a list of break numbers, are shown.
-_MAX_CAUSE, _MAX_NUMBERS = 280, 40
+_MAX_CAUSE_LENGTH, _MAX_NUMBERS_LENGTH = 280, 40
 _DEEPER_INDENT = INDENT + "     "
 
 
@@ -190,7 +190,7 @@ def combined_remedies(report: Report) -> list[str]:
     if len(chosen) < 2:  # noqa: PLR2004
         return []
     remedies_text = joined(
-        [f"{_without_backticks(remedy.title)} ({target_of(report, remedy)})" for remedy in chosen], "; "
+        [f"{_without_backticks(remedy.title)} ({target_text(report, remedy)})" for remedy in chosen], "; "
     )
     return wrap("", f"compatible remedies (each was tested alone): {remedies_text}", indent="")
 
@@ -200,7 +200,7 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
     is_shown = False
     by_title = {remedy.title: remedy for remedy in reversed(remedies.working)}  # the best of each
     working = list(reversed(by_title.values()))
-    for remedy in working[:_MAX_NAMED]:
+    for remedy in working[:_MAX_REMEDIES]:
         other_break = number_of_break_showing(report, remedy, number) if number is not None else None
         if other_break is not None:
             lines += wrap("fix: ", f"{_without_backticks(remedy.title)}: {remedy.verdict}, see break {other_break}")
@@ -209,12 +209,12 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
         else:
             lines += _working_remedy_lines(report, remedy)
             is_shown = True
-    lines += _rest_line(len(working), _MAX_NAMED, "more that work")
+    lines += _rest_line(len(working), _MAX_REMEDIES, "more that work")
     if remedies.working:
         outcome_of_others = trials_sentence(remedies)
         lines += wrap("", _without_backticks(outcome_of_others)) if outcome_of_others else []
     else:
-        for remedy in remedies.failed[:_MAX_FAILED]:
+        for remedy in remedies.failed[:_MAX_FAILED_REMEDIES]:
             other_break = number_of_break_showing(report, remedy, number) if number is not None else None
             is_tried = remedy.verdict != "not tried"
             result = whole_clauses(
@@ -223,9 +223,11 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
             if other_break is not None:
                 result = f"{verdict_label(remedy)}, see break {other_break}" if is_tried else f"see break {other_break}"
             lines += wrap("tried: " if is_tried else "not tried: ", f"{_without_backticks(remedy.title)}: {result}")
-        if len(remedies.failed) > _MAX_FAILED:
-            lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MAX_FAILED, 'more trial')} that failed")
-        lines += [line for decision in remedies.person[:_MAX_NAMED] for line in wrap("", decision)]
+        if len(remedies.failed) > _MAX_FAILED_REMEDIES:
+            lines.append(
+                f"{INDENT}and {counted(len(remedies.failed) - _MAX_FAILED_REMEDIES, 'more trial')} that failed"
+            )
+        lines += [line for decision in remedies.person[:_MAX_REMEDIES] for line in wrap("", decision)]
     return lines
 
 
@@ -274,7 +276,7 @@ _MAX_LINES = 48
 _CONTEXT_LINES = 2
 #: The maximum and minimum number of calls of one stack to name, and the maximum columns of a source line.
 _MAX_CALLS, _MIN_CALLS, _MAX_LINE_CHARS = 40, 2, 2_000
-#: At most this many places of one cause are listed.
+#: At most this many places of one cause are listed, and breaks of one line underlined.
 _MAX_PLACES = 5
 #: At most this many differences between compiled and eager paths are listed.
 _MAX_PATHS = 5
@@ -339,7 +341,7 @@ def _measurement_lines(report: Report) -> list[str]:
 
 def _break_lines(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
-    cause = whole_clauses(_cause_text(break_), _MAX_CAUSE)
+    cause = whole_clauses(_cause_text(break_), _MAX_CAUSE_LENGTH)
     lines = [_place_line(report, f"{number:>2}", break_), *wrap("", cause)]
     path = _call_path(report, break_)
     if path:
@@ -358,14 +360,16 @@ def _break_lines(report: Report, break_: Break, first_breaks: dict[str, int]) ->
 def _group_lines(report: Report, group: Group, first_breaks: dict[str, int]) -> list[str]:
     """Return several breaks with one cause: the cause, the first places, and the advice, once."""
     first, total = group.breaks[0], len(group.breaks)
-    cause = _without_backticks(text_of_several_causes(group.breaks)) or whole_clauses(_cause_text(first), _MAX_CAUSE)
-    numbers_text = numbers_of(report, group.breaks)
-    head = f"{numbers_text}  " if len(numbers_text) <= _MAX_NUMBERS else ""
+    cause = _without_backticks(text_of_several_causes(group.breaks)) or whole_clauses(
+        _cause_text(first), _MAX_CAUSE_LENGTH
+    )
+    numbers_text = break_numbers_text(report, group.breaks)
+    head = f"{numbers_text}  " if len(numbers_text) <= _MAX_NUMBERS_LENGTH else ""
     lines = wrap(head, f"{cause}: {counted(total, 'break')}", "")
     numbers = break_numbers(report)
     lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MAX_PLACES]]
     lines += _rest_line(total, _MAX_PLACES)
-    cost = cost_of_all(group.breaks)
+    cost = costs_text(group.breaks)
     lines += wrap("", cost) if cost else []
     if _shows_advice(report, first):
         lines += _advice_lines(report, first, first_breaks)
@@ -508,7 +512,7 @@ def _recompile_lines(report: Report) -> list[str]:
             lines += wrap("not tried: ", whole_clauses(_without_backticks(why), _MAX_TRIAL_LENGTH))
         if trials:
             lines += _trial_lines(report, trials, None)
-            time = time_with(report, trials.working[0]) if trials.working else ""
+            time = time_change_text(report, trials.working[0]) if trials.working else ""
             lines += wrap("", time) if time else []
     return lines
 
@@ -530,7 +534,7 @@ def _error_lines(report: Report) -> list[str]:
     number = break_numbers(report).get(error.break_ or "")
     if number is not None:
         return [f" -  break {number} raised {plain(error.type)}"]
-    return wrap(" -  ", whole_clauses(f"{error.type}: {error.message}", _MAX_CAUSE), "") if error.message else []
+    return wrap(" -  ", whole_clauses(f"{error.type}: {error.message}", _MAX_CAUSE_LENGTH), "") if error.message else []
 
 
 def _listing_lines(report: Report) -> list[str]:
@@ -593,7 +597,7 @@ def _source_lines(report: Report, source: Source, room: int, listed: set[int]) -
 def _lines_that_recompile(report: Report, source: Source) -> list[int]:
     """Return the lines of a source that use the values whose guards failed."""
     guards = [guard for recompilation in listed_recompilations(report) for guard in recompilation.guards]
-    return [place_.line for guard in guards for place_ in guard.locations if place_.source == source.id]
+    return [location.line for guard in guards for location in guard.locations if location.source == source.id]
 
 
 def _lines_near(lines: list[Line], room: int, listed_breaks: set[int], varying: Sequence[int]) -> list[Line]:

@@ -108,13 +108,13 @@ class PageUnderTest:
             self.page.evaluate(AXE.read_text(encoding="utf-8"))
         # Skip descriptions of passed rules and of positions, which cost time.
         options = {"resultTypes": ["violations"], "selectors": False}
-        found = self.page.evaluate(
+        violations = self.page.evaluate(
             "([within, options]) => axe.run(within, options).then(found => found.violations)", [within, options]
         )
         return [
-            f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary'][:300]}"
-            for each in found
-            if each["impact"] in {"serious", "critical"}
+            f"{violation['id']}: {violation['nodes'][0]['html'][:200]} {violation['nodes'][0]['failureSummary'][:300]}"
+            for violation in violations
+            if violation["impact"] in {"serious", "critical"}
         ]
 
 
@@ -135,24 +135,24 @@ def open_page(
         url: str | Path, *, scheme: Any = "light", scripts: bool = True, width: int = 1280, keep: bool = False
     ) -> PageUnderTest:
         address = url.as_uri() if isinstance(url, Path) else url
-        made = kept_pages.get(address) if keep else None
-        loaded = made is not None
-        if made is None:
+        page_under_test = kept_pages.get(address) if keep else None
+        loaded = page_under_test is not None
+        if page_under_test is None:
             context: BrowserContext = request.getfixturevalue("profile" if scripts else "without_scripts")
-            made = watched(context.new_page())
-        made.page.set_viewport_size({"width": width, "height": 800})
-        made.page.emulate_media(color_scheme=scheme)
+            page_under_test = watched(context.new_page())
+        page_under_test.page.set_viewport_size({"width": width, "height": 800})
+        page_under_test.page.emulate_media(color_scheme=scheme)
         if not loaded:
-            made.page.goto(address)
+            page_under_test.page.goto(address)
         if keep:
-            kept_pages[address] = made
+            kept_pages[address] = page_under_test
         else:
-            pages.append(made.page)
-        return made
+            pages.append(page_under_test.page)
+        return page_under_test
 
     yield opened
     if request.session.testsfailed > failures:
-        pages += [kept.page for kept in kept_pages.values()]
+        pages += [kept_page.page for kept_page in kept_pages.values()]
         kept_pages.clear()
     for page in pages:
         page.context.clear_cookies()
@@ -163,7 +163,7 @@ def _is_jupyterlabs_own(error: Error) -> bool:
     """Return whether JupyterLab or its widgets cause an error without our extension."""
     # The manager of widgets expects that every notebook has a kernel.
     has_no_kernel = str(error) == "Cannot read properties of null (reading 'kernel')"
-    # A wait of JupyterLab's ends while the kernel is changed on a busy machine.
+    # On a busy machine, JupyterLab may stop waiting for a kernel while the kernel is changed.
     has_ended = str(error) == "Cannot read properties of null (reading 'promise')" and "graphbreak" not in (
         error.stack or ""
     )
@@ -178,15 +178,16 @@ def _is_jupyterlabs_own(error: Error) -> bool:
 
 
 def watched(page: Page) -> PageUnderTest:
-    made = PageUnderTest(page)
+    page_under_test = PageUnderTest(page)
     page.on(
-        "pageerror", lambda error: None if _is_jupyterlabs_own(error) else made.errors.append(f"{error}\n{error.stack}")
+        "pageerror",
+        lambda error: None if _is_jupyterlabs_own(error) else page_under_test.errors.append(f"{error}\n{error.stack}"),
     )
-    page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
-    page.on("requestfailed", made.record_failure)
-    page.on("response", lambda answer: made.record(answer.status, answer.url))
-    page.on("request", lambda request: made.requests.append(request.url))
-    return made
+    page.on("console", lambda said: page_under_test.complaints.append(said.text) if said.type == "error" else None)
+    page.on("requestfailed", page_under_test.record_failure)
+    page.on("response", lambda answer: page_under_test.record(answer.status, answer.url))
+    page.on("request", lambda request: page_under_test.requests.append(request.url))
+    return page_under_test
 
 
 @pytest.fixture

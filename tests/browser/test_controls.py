@@ -78,9 +78,9 @@ def links_of_each_kind(report: Locator, tab: Locator) -> Iterator[tuple[Locator,
         tab.click()
         links = report.locator(_LINKS)
         for index, href in enumerate(links.evaluate_all(_ADDRESSES)):
-            aim = href if _LINE.search(href) else href.rstrip("0123456789")
-            if href and aim not in seen:
-                seen.add(aim)
+            target_kind = href if _LINE.search(href) else href.rstrip("0123456789")
+            if href and target_kind not in seen:
+                seen.add(target_kind)
                 yield links.nth(index), href
                 break  # cards quote what is selected, so the links change
         else:
@@ -266,12 +266,12 @@ def test_a_row_of_every_report_about_a_function_highlights_its_line(open_page: O
 
 def heights(page: Page) -> list[float]:
     """Return the vertical positions of the parts of a report and of the cells below it."""
-    found: list[float] = page.evaluate(
+    values: list[float] = page.evaluate(
         "() => Array.from(document.querySelectorAll('.graphbreak > *, .gb-item, .jp-Cell'))"
         ".filter(each => each.checkVisibility()).map("
         " each => each.getBoundingClientRect().top + document.querySelector('.jp-WindowedPanel-outer').scrollTop)"
     )
-    return found
+    return values
 
 
 def test_the_status_is_complete_and_moves_nothing(open_page: Open, lab: Lab) -> None:
@@ -358,8 +358,8 @@ def test_an_applied_remedy_is_run(open_page: Open, lab: Lab) -> None:
     page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
     report.get_by_role("button", name="Run again").click()
     page.wait_for_function("window.asked.length >= 2")
-    asked = [entry for entry in page.evaluate("window.asked") if not entry[0].startswith("__import__")]
-    assert asked[0] == [SWITCH_CELL, None]
+    requests = [entry for entry in page.evaluate("window.asked") if not entry[0].startswith("__import__")]
+    assert requests[0] == [SWITCH_CELL, None]
     page.wait_for_function("window.asked.some(([code]) => code.startsWith('%%compile_explain'))")
 
 

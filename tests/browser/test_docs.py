@@ -79,7 +79,7 @@ def test_the_theme_switch_applies_to_reports(open_page: Open, site: Path) -> Non
     page.evaluate("document.body.dataset.theme = 'dark'")
     dark = page.evaluate(colours)
     assert all(report == around for report, around in [*light, *dark])
-    assert not {each[0] for each in light} & {each[0] for each in dark}
+    assert not {entry[0] for entry in light} & {entry[0] for entry in dark}
 
 
 def test_without_scripts_a_page_is_complete(open_page: Open, site: Path) -> None:

@@ -61,8 +61,8 @@ def test_panel_and_marks_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
             page.keyboard.press(key)
         assert page.evaluate("jupyterapp.shell.currentWidget.content.widgets.length") == 4
     opened.shoot("marks-notebook7")
-    found = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[2].model.id")
-    command(page, "jupyter-graphbreak:open-source", cellId=found, source="s2", line=5)
+    cell_id = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[2].model.id")
+    command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="s2", line=5)
     expect(page.locator(".jp-GraphBreakSource .cm-line").first).to_be_visible()
     opened.shoot("marks-notebook7-source")
     assert {error.splitlines()[0] for error in opened.errors} <= NOTEBOOKS_OWN

@@ -216,8 +216,8 @@ def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
     expect(broken(cell(page, 0))).to_have_count(1)
     cell(page, 0).locator(".jp-GraphBreakMark-cut").first.hover()
     expect(page.locator(".jp-GraphBreakMark-hint")).to_contain_text(HOSTILE)
-    found = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[0].model.id")
-    command(page, "jupyter-graphbreak:open-source", cellId=found, source="s2", line=5)
+    cell_id = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[0].model.id")
+    command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="s2", line=5)
     view = page.locator(".jp-GraphBreakSource")
     expect(view.locator(".cm-line")).to_have_count(3)
     expect(view.locator(".cm-lineNumbers .cm-gutterElement", has_text="6")).to_be_visible()
@@ -226,9 +226,9 @@ def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
     opened.shoot("marks-source")
     assert page.evaluate("window.hacked") is None
     assert page.locator(":is(.jp-GraphBreakSource, .cm-editor) :is(img:not(.cm-widgetBuffer), script)").count() == 0
-    command(page, "jupyter-graphbreak:open-source", cellId=found, source="s2", line=5)
+    command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="s2", line=5)
     expect(page.locator(".lm-TabBar-tab", has_text=HOSTILE[:8])).to_have_count(1)
-    command(page, "jupyter-graphbreak:open-source", cellId=found, source="none", line=5)
+    command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="none", line=5)
     expect_warning(page, "The report of this source no longer exists.")
     view.locator(".cm-content").focus()
     page.keyboard.press("F8")

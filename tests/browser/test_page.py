@@ -64,11 +64,11 @@ def test_every_pane_is_accessible_in_both_themes(open_report: Open, name: str, s
 def test_the_themes_differ(open_report: Open) -> None:
     def colours(scheme: str) -> list[str]:
         page = open_report(two_breaks(), scheme=scheme).page
-        found: list[str] = page.evaluate(
+        values: list[str] = page.evaluate(
             """() => ['.graphbreak', '.gb-verdict', '.gb-strip a b', '.gb-band', '.gb-dim, small'].map(
                 name => getComputedStyle(document.querySelector(name)).color)"""
         )
-        return found
+        return values
 
     assert not set(colours("light")) & set(colours("dark"))
 
@@ -83,7 +83,7 @@ def test_nothing_is_loaded(open_report: Open) -> None:
 def test_two_breaks_are_visible_without_scrolling(open_report: Open) -> None:
     """At 1280 px the summary, both breaks in the source, both cards and their advice are on the screen."""
     page = open_report(two_breaks()).page
-    wanted = [
+    expected = [
         page.locator(".gb-verdict"),
         page.locator(".gb-strip"),
         page.locator(".gb-note").nth(0),
@@ -91,8 +91,8 @@ def test_two_breaks_are_visible_without_scrolling(open_report: Open) -> None:
         page.locator(".gb-do").nth(0),
         page.locator(".gb-do").nth(1),
     ]
-    for each in wanted:
-        expect(each).to_be_in_viewport(ratio=1)
+    for label in expected:
+        expect(label).to_be_in_viewport(ratio=1)
 
 
 def test_without_scripts_the_page_is_readable_and_links_work(open_report: Open) -> None:
@@ -367,5 +367,5 @@ def test_all_operations_of_a_large_graph_can_be_shown(open_report: Open) -> None
 
 def test_the_page_contains_the_report_for_other_programs(open_report: Open) -> None:
     report = two_breaks()
-    held = open_report(report).page.locator("script[data-graphbreak=report]").text_content()
-    assert Report.from_dict(json.loads(held or "")) == report
+    saved_report = open_report(report).page.locator("script[data-graphbreak=report]").text_content()
+    assert Report.from_dict(json.loads(saved_report or "")) == report

@@ -53,8 +53,8 @@ def panel(page: Page) -> Locator:
 
 
 def rows(page: Page, level: int | None = None) -> Locator:
-    found = panel(page).get_by_role("treeitem")
-    return found if level is None else found.and_(page.locator(f"[aria-level='{level}']"))
+    items = panel(page).get_by_role("treeitem")
+    return items if level is None else items.and_(page.locator(f"[aria-level='{level}']"))
 
 
 def row(page: Page, name: str) -> Locator:
@@ -305,9 +305,9 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
     """Open an untrusted notebook with invalid data, other versions and hostile text."""
 
     def cell(data: Any, mime: str = MIME_TYPE) -> Any:
-        made = report_cell(two_breaks())
-        made.outputs[0].data = {mime: data, "text/plain": "as text"}
-        return made
+        cell_with_data = report_cell(two_breaks())
+        cell_with_data.outputs[0].data = {mime: data, "text/plain": "as text"}
+        return cell_with_data
 
     good = two_breaks().to_dict()
     spoilt = json.loads(json.dumps(good))

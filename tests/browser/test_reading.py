@@ -164,11 +164,11 @@ def test_minor_breaks_of_libraries_are_last_and_folded(open_report: Open) -> Non
 
 
 def cells(page: Page) -> list[str]:
-    found: list[str] = page.evaluate(
+    values: list[str] = page.evaluate(
         "() => jupyterapp.shell.currentWidget.content.widgets.map("
         "cell => `${cell.model.type} ${cell.model.sharedModel.getSource()}`)"
     )
-    return found
+    return values
 
 
 #: One visible focusable element of each kind; kinds differ in element, class and position.
@@ -176,7 +176,7 @@ _KINDS = """report => {
     const kinds = new Set();
     for (const element of report.querySelectorAll('a[href], button, summary, input, [tabindex]')) {
         const kind = [element.tagName, element.className, element.parentElement.className].join();
-        // What quotes a line comes and goes with what is selected.
+        // Quoted lines come and go with the selection.
         if (element.checkVisibility() && !element.closest('.gb-excerpt') && !kinds.has(kind)) {
             kinds.add(kind);
             element.dataset.probe = kinds.size;

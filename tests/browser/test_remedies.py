@@ -326,14 +326,14 @@ def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> 
     expect(report.get_by_role("status")).to_have_text("Copied as Markdown")
     text = clipboard(page)
     assert text.startswith("**Graph break:** Branch on a tensor's value GB0170")
-    for wanted in (
+    for expected in (
         "\n>   14          if score > 3:\n",
         "allowed by `error_on_graph_break(False)`, line 13",
         "```diff\nlines 14 to 15\n-        if score > 3:\n",
         "Branch with `torch.cond` ✗ different result",
         "the gradient of `w` is 12, not 18",
     ):
-        assert wanted in text, wanted
+        assert expected in text, expected
 
 
 def test_remedies_are_offered_without_trials(open_page: Open, lab: Lab) -> None:
@@ -380,8 +380,8 @@ def test_an_edit_is_tried_without_running_it(open_page: Open, lab: Lab) -> None:
     opened.shoot("panel-edited")
     button.click()
     page.wait_for_function("window.asked.some(([, asked]) => asked?.edited)")
-    ((code, asked),) = [each for each in page.evaluate("window.asked") if each[1] is not None and each[0] != ""]
-    assert (code, asked) == (TEXT, {"explain": "--try", "only_torch": False, "edited": [[TEXT, edited]]})
+    ((code, request),) = [entry for entry in page.evaluate("window.asked") if entry[1] is not None and entry[0] != ""]
+    assert (code, request) == (TEXT, {"explain": "--try", "only_torch": False, "edited": [[TEXT, edited]]})
     assert sources(page) == [edited]
 
 

@@ -35,22 +35,22 @@ _SETTLED = """
 
 
 def many_sources(number: int = 20_000) -> dict[str, Any]:
-    made: dict[str, Any] = two_breaks().to_dict()
+    report: dict[str, Any] = two_breaks().to_dict()
     for index in range(number):
         text = f"def function_{index}(x):\n    return x + {index}\n" + "# text\n" * 12
         segments = [{"first_line": 1, "text": text}]
-        made["sources"].append(
+        report["sources"].append(
             {"id": f"x{index}", "name": f"Cell In[{index + 10}]", "kind": "cell", "segments": segments}
         )
-    return made
+    return report
 
 
 def many_breaks(number: int = 10_000) -> dict[str, Any]:
-    made: dict[str, Any] = two_breaks().to_dict()
-    short = made["breaks"][0] | {"stack": [], "occurrences": [], "hints": [], "explanation": "", "advice": []}
-    made["breaks"] = [short | {"id": f"b{index}"} for index in range(number)]
-    made["order"] = []
-    return made
+    report: dict[str, Any] = two_breaks().to_dict()
+    short = report["breaks"][0] | {"stack": [], "occurrences": [], "hints": [], "explanation": "", "advice": []}
+    report["breaks"] = [short | {"id": f"b{index}"} for index in range(number)]
+    report["order"] = []
+    return report
 
 
 def carrying(report: dict[str, Any], mime: str = MIME_TYPE) -> Any:
@@ -154,18 +154,20 @@ def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> 
                 return reference
             return value
 
-        made: dict[str, Any] = corrupt(two_breaks().to_dict())
-        made["config"]["__proto__"] = {"polluted": True}
-        return made
+        report: dict[str, Any] = corrupt(two_breaks().to_dict())
+        report["config"]["__proto__"] = {"polluted": True}
+        return report
 
     cells = []
     for number, reference in ((-5, "__proto__"), (0, "b1"), (10**9, "constructor"), (2**60, ""), (1, "0/0")):
         cells.append(carrying(corrupted(number, reference)))
-    bare = report_cell(two_breaks())
-    bare.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
-    odd = report_cell(two_breaks())
-    odd.outputs[0].data["text/html"] = '<div class="graphbreak" data-prefix="x-"><p>nothing else</p></div>'
-    lab.save("spoilt", *cells, bare, odd)
+    without_fields = report_cell(two_breaks())
+    without_fields.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
+    with_foreign_markup = report_cell(two_breaks())
+    with_foreign_markup.outputs[0].data["text/html"] = (
+        '<div class="graphbreak" data-prefix="x-"><p>nothing else</p></div>'
+    )
+    lab.save("spoilt", *cells, without_fields, with_foreign_markup)
     opened, _ = seconds_to_open(open_page, lab, "spoilt")
     page = opened.page
     trust(page)

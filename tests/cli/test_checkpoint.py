@@ -50,10 +50,10 @@ def saved(tmp_path: Path) -> Path:
 
 def test_names_are_repaired_and_everything_else_stays(saved: Path, cli: Cli) -> None:
     new = saved.with_name("new.pt")
-    done = cli("checkpoint", str(saved), "-o", str(new))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "_orig_mod.body._orig_mod.0.weight -> body.0.weight\n" in done.stdout
-    assert done.stdout.endswith(f"names; wrote {new}.\n")
+    result = cli("checkpoint", str(saved), "-o", str(new))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "_orig_mod.body._orig_mod.0.weight -> body.0.weight\n" in result.stdout
+    assert result.stdout.endswith(f"names; wrote {new}.\n")
     before, after = torch.load(saved), torch.load(new)
     net = Net()
     assert list(after["model"]) == list(net.state_dict())
@@ -73,9 +73,9 @@ def test_names_are_repaired_and_everything_else_stays(saved: Path, cli: Cli) -> 
 
 def test_nothing_is_overwritten_unless_asked(saved: Path, cli: Cli) -> None:
     content = saved.read_bytes()
-    done = cli("checkpoint", str(saved), "-o", str(saved))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"graphbreak: {saved} exists; add --overwrite to replace it\n"
+    result = cli("checkpoint", str(saved), "-o", str(saved))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"graphbreak: {saved} exists; add --overwrite to replace it\n"
     assert saved.read_bytes() == content
     assert cli("checkpoint", str(saved), "-o", str(saved), "--overwrite").returncode == 0
     again = cli("checkpoint", str(saved), "-o", str(saved.with_name("new.pt")))

@@ -91,10 +91,10 @@ def program(tmp_path: Path) -> Path:
 
 def test_help_reads_well(cli: Cli) -> None:
     for command in ([], ["log"], ["notebook"], ["script"], ["repro"], ["diff"], ["doctor"]):
-        done = cli(*command, "--help")
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith("Usage: graphbreak")
-        assert all(len(line) <= 100 for line in done.stdout.split("\n"))
+        result = cli(*command, "--help")
+        assert (result.returncode, result.stderr) == (0, "")
+        assert result.stdout.startswith("Usage: graphbreak")
+        assert all(len(line) <= 100 for line in result.stdout.split("\n"))
     assert cli("--version").stdout.startswith("graphbreak, version")
 
 
@@ -102,11 +102,11 @@ def test_help_reads_well(cli: Cli) -> None:
 def test_a_program_that_compiles_nothing_is_compiled_for_the_report(cli: Cli, tmp_path: Path, as_module: bool) -> None:
     (tmp_path / "train_net.py").write_text(TRAINING)
     named = ["-m", "train_net"] if as_module else ["train_net.py"]
-    done = cli("script", "--compile", "--format", "json", *named, "-x")
+    result = cli("script", "--compile", "--format", "json", *named, "-x")
     plain = cli("script", "--format", "json", *named, "-x")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == plain.stderr  # what the program printed
-    report, nothing = Report.from_json(done.stdout), Report.from_json(plain.stdout)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == plain.stderr  # what the program printed
+    report, nothing = Report.from_json(result.stdout), Report.from_json(plain.stdout)
     assert [(break_.location.line, break_.gb_id) for break_ in report.breaks if break_.location] == [
         (11, "GB0170"),
         (17, "GB0170"),
@@ -118,8 +118,8 @@ def test_a_program_that_compiles_nothing_is_compiled_for_the_report(cli: Cli, tm
 
 
 def test_commands_complete_in_a_shell(cli: Cli) -> None:
-    done = cli(_GRAPHBREAK_COMPLETE="bash_complete", COMP_WORDS="graphbreak no", COMP_CWORD="1")
-    assert done.stdout == "plain,notebook\n"
+    result = cli(_GRAPHBREAK_COMPLETE="bash_complete", COMP_WORDS="graphbreak no", COMP_CWORD="1")
+    assert result.stdout == "plain,notebook\n"
 
 
 @pytest.mark.parametrize(
@@ -185,9 +185,9 @@ def test_misuse_and_unreadable_files_are_reported_in_one_line(
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "itself.toml").symlink_to("itself.toml")
     before = {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
-    done = cli(*arguments)
-    assert (done.returncode, done.stdout) == (status, "")
-    assert re.fullmatch(r"graphbreak: [^\n]+\n", done.stderr)
+    result = cli(*arguments)
+    assert (result.returncode, result.stdout) == (status, "")
+    assert re.fullmatch(r"graphbreak: [^\n]+\n", result.stderr)
     assert {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
@@ -208,11 +208,11 @@ def test_a_missing_pytorch_is_reported_in_one_line(
     command = [sys.executable, "-m", "jupyter_graphbreak", *arguments]
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"graphbreak: {message}\n")
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"graphbreak: {message}\n")
 
 
-def test_an_error_of_our_own_has_a_status_of_its_own(tmp_path: Path) -> None:
+def test_an_internal_error_has_its_own_exit_status(tmp_path: Path) -> None:
     (tmp_path / "broken_reading.py").write_text(
         "import jupyter_graphbreak.api.saved as saved\n"
         "def fail(*_, **__):\n    raise ZeroDivisionError('inside\\nof it')\n"
@@ -223,24 +223,24 @@ def test_an_error_of_our_own_has_a_status_of_its_own(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, "log", str(LOG)]
     for debug, tracebacks in (("", 0), ("1", 1)):
         environment = {**os.environ, "PYTHONPATH": path, "GRAPHBREAK_DEBUG": debug}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
-        assert (done.returncode, done.stdout, done.stderr.count("Traceback")) == (4, "", tracebacks)
-        last = done.stderr.rstrip("\n").split("\n")[-1]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+        assert (result.returncode, result.stdout, result.stderr.count("Traceback")) == (4, "", tracebacks)
+        last = result.stderr.rstrip("\n").split("\n")[-1]
         assert last.startswith("graphbreak: internal error: ZeroDivisionError: inside of it (please report it")
 
 
 def test_a_baseline_is_replaced_in_one_step(cli: Cli, tmp_path: Path) -> None:
-    real, link = tmp_path / "real" / "allowed.toml", tmp_path / "allowed.toml"
-    real.parent.mkdir()
-    real.write_text("")
-    real.chmod(0o640)
-    link.symlink_to(real)
-    first = real.stat().st_ino
+    file, link = tmp_path / "real" / "allowed.toml", tmp_path / "allowed.toml"
+    file.parent.mkdir()
+    file.write_text("")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    first = file.stat().st_ino
     assert cli("log", LOG, "--baseline", "allowed.toml", "--update-baseline").returncode == 0
     assert link.is_symlink()
-    assert "[[break]]" in real.read_text()
-    assert (real.stat().st_mode & 0o777, real.stat().st_ino != first) == (0o640, True)
-    assert [path.name for path in real.parent.iterdir()] == ["allowed.toml"]
+    assert "[[break]]" in file.read_text()
+    assert (file.stat().st_mode & 0o777, file.stat().st_ino != first) == (0o640, True)
+    assert [path.name for path in file.parent.iterdir()] == ["allowed.toml"]
 
 
 def test_a_log_in_every_format(cli: Cli) -> None:
@@ -312,19 +312,19 @@ def test_the_gate_fails_if_nothing_was_compiled(cli: Cli, program: Path, tmp_pat
 
 
 def test_a_script_runs_as_python_runs_it(cli: Cli, program: Path) -> None:
-    done = cli("script", program, "--format", "x")
-    assert done.returncode == 0
-    assert done.stdout.startswith("argv ['--format', 'x'] __main__\n1 break, training_loop.py:7 in")
-    done = cli("script", "--format", "json", "-m", "training_loop", "a")
-    assert Report.from_json(done.stdout).breaks[0].gb_id == "GB0170"
-    assert "argv ['a'] __main__" in done.stderr
+    result = cli("script", program, "--format", "x")
+    assert result.returncode == 0
+    assert result.stdout.startswith("argv ['--format', 'x'] __main__\n1 break, training_loop.py:7 in")
+    result = cli("script", "--format", "json", "-m", "training_loop", "a")
+    assert Report.from_json(result.stdout).breaks[0].gb_id == "GB0170"
+    assert "argv ['a'] __main__" in result.stderr
 
 
 def test_a_script_is_tried_measured_and_checked_after_its_end(cli: Cli, program: Path) -> None:
-    done = cli("script", "--try", "--check", "--cost", "--values", "--format", "json", program)
-    assert done.returncode == 0
-    assert done.stderr.count("argv") == 1, "the program itself ran once"
-    report = json.loads(done.stdout)
+    result = cli("script", "--try", "--check", "--cost", "--values", "--format", "json", program)
+    assert result.returncode == 0
+    assert result.stderr.count("argv") == 1, "the program itself ran once"
+    report = json.loads(result.stdout)
     assert "works" in {remedy["verdict"] for remedy in report["remedies"]}
     assert [check["equal"] for check in report["check"]] == [True]
     assert report["cost"]["entries"]
@@ -357,9 +357,9 @@ def test_a_patch_is_judged_on_a_script(cli: Cli, program: Path, tmp_path: Path) 
     patch.write_text("".join(difflib.unified_diff(
         old.splitlines(keepends=True), new.splitlines(keepends=True), program.name, program.name,
     )))  # fmt: skip
-    done = cli("script", "--patch", patch, program)
-    assert "Your patch" in done.stdout
-    assert "different results" in done.stdout
+    result = cli("script", "--patch", patch, program)
+    assert "Your patch" in result.stdout
+    assert "different results" in result.stdout
     assert program.read_text() == old
     wrong = cli("script", "--patch", "nowhere.patch", program)
     assert (wrong.returncode, wrong.stdout) == (2, "")
@@ -369,18 +369,18 @@ def test_a_patch_is_judged_on_a_script(cli: Cli, program: Path, tmp_path: Path) 
 def test_the_status_of_a_script_wins(cli: Cli, program: Path, tmp_path: Path) -> None:
     (tmp_path / "none.toml").write_text("")
     assert cli("script", "--baseline", "none.toml", program).returncode == 1
-    done = cli("script", "--baseline", "none.toml", program, "fail")
-    assert (done.returncode, "gate failed" in done.stdout) == (7, True)
-    done = cli("script", program, "raise")
-    assert done.returncode == 1
-    assert "1 break until then" in done.stdout
-    assert [line for line in done.stderr.split("\n") if line.startswith("  File")] == [
+    result = cli("script", "--baseline", "none.toml", program, "fail")
+    assert (result.returncode, "gate failed" in result.stdout) == (7, True)
+    result = cli("script", program, "raise")
+    assert result.returncode == 1
+    assert "1 break until then" in result.stdout
+    assert [line for line in result.stderr.split("\n") if line.startswith("  File")] == [
         f'  File "{program}", line 16, in <module>'
     ]
     program.write_text("def step(:\n")
-    done = cli("script", program)
-    assert done.returncode == 1
-    assert [line for line in done.stderr.split("\n") if line.startswith(("Trace", "  File"))] == [
+    result = cli("script", program)
+    assert result.returncode == 1
+    assert [line for line in result.stderr.split("\n") if line.startswith(("Trace", "  File"))] == [
         f'  File "{program}", line 1'
     ]
 
@@ -392,15 +392,15 @@ def test_repro_writes_a_script_and_its_issue(cli: Cli, tmp_path: Path) -> None:
         "import torch\n@torch.compile(backend='eager')\ndef step(velocity):\n    print('hi')\n    return velocity + 1\n"
         "step(torch.ones(3))\n"
     )
-    done = cli("repro", "--output", "small.py", "--issue", program, "-x")
-    assert done.returncode == 0, done.stderr
+    result = cli("repro", "--output", "small.py", "--issue", program, "-x")
+    assert result.returncode == 0, result.stderr
     script = (tmp_path / "small.py").read_text()
     assert "print('hi')" in script
-    assert script in done.stdout
-    assert "Failed to trace builtin operator" in done.stdout
-    assert "gb0059" in done.stdout
-    assert ", line " in done.stdout  # PyTorch's own log, with its traceback
-    assert "hi" in done.stderr  # what the program prints
+    assert script in result.stdout
+    assert "Failed to trace builtin operator" in result.stdout
+    assert "gb0059" in result.stdout
+    assert ", line " in result.stdout  # PyTorch's own log, with its traceback
+    assert "hi" in result.stderr  # what the program prints
     unknown = cli("repro", "--id", "b7", program)
     assert unknown.returncode == 2
     assert "the report has no such id; it has b1" in unknown.stderr
@@ -413,9 +413,9 @@ def test_repro_writes_a_script_and_its_issue(cli: Cli, tmp_path: Path) -> None:
 def test_the_difference_of_two_runs(cli: Cli, tmp_path: Path) -> None:
     for name in ("branch", "nested_break"):
         (tmp_path / f"{name}.json").write_text(cli("log", LOGS / "2.13.0" / f"{name}.log", "--format", "json").stdout)
-    done = cli("diff", "branch.json", "nested_break.json")
-    assert done.returncode == 0
-    assert "1 break gone, 1 new" in done.stdout
+    result = cli("diff", "branch.json", "nested_break.json")
+    assert result.returncode == 0
+    assert "1 break gone, 1 new" in result.stdout
     assert "the same break" in cli("diff", "branch.json", LOGS / "2.13.0" / "branch.log").stdout
     assert len(json.loads(cli("diff", "branch.json", LOG, "--format", "json").stdout)["breaks"]) == 2
     assert cli("diff", "branch.json", LOG, "--format", "html").stdout.startswith("<!doctype html>")
@@ -434,10 +434,10 @@ def test_a_notebook_is_run_and_stays_unchanged(cli: Cli, tmp_path: Path) -> None
     path = tmp_path / "work.ipynb"
     nbformat.write(notebook_of("a = 1 + 1", step, "# first\nsecret_step(torch.ones(3))", "1 / 0", "a = 3"), path)
     before = path.read_bytes()
-    done = cli("notebook", path.name, "--execute", "--output", "copy.ipynb", "--format", "json")
-    assert done.returncode == 1
-    assert "the notebook ended early: ZeroDivisionError: division by zero" in done.stderr
-    (report,) = [Report.from_dict(data) for data in json.loads(done.stdout)]
+    result = cli("notebook", path.name, "--execute", "--output", "copy.ipynb", "--format", "json")
+    assert result.returncode == 1
+    assert "the notebook ended early: ZeroDivisionError: division by zero" in result.stderr
+    (report,) = [Report.from_dict(data) for data in json.loads(result.stdout)]
     assert [source.name for source in report.sources] == ["Cell In[3]", "Cell In[2]"]
     assert [break_.location.line for break_ in report.breaks if break_.location is not None] == [6]
     assert path.read_bytes() == before
@@ -453,7 +453,7 @@ OF_THE_LOG = ("branch.py", "choose")
 
 
 def test_nothing_of_the_code_is_left_in_a_redacted_report(cli: Cli, program: Path) -> None:
-    # The program prints nothing of its own on the standard output where the format is for other programs.
+    # In a format for other programs, the standard output has only the report, not what the program prints.
     redacted = cli("script", "--redact", "--format", "json", program, "raise")
     Report.from_json(redacted.stdout)
     assert_nothing_is_left(redacted.stdout, SECRETS)

@@ -35,21 +35,22 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a shell script 
 
 def faults(cli: Cli, **options: str) -> dict[str, tuple[str, str]]:
     """Return the sentence and the fix for each fault."""
-    done = cli("doctor", "--format", "json", **options)
-    found = {item["what"]: (item["says"], item["fix"]) for item in json.loads(done.stdout) if item["fix"] is not None}
-    assert done.returncode == int(bool(found)), done.stderr
-    return found
+    result = cli("doctor", "--format", "json", **options)
+    findings = json.loads(result.stdout)
+    faults_by_requirement = {item["what"]: (item["says"], item["fix"]) for item in findings if item["fix"] is not None}
+    assert result.returncode == int(bool(faults_by_requirement)), result.stderr
+    return faults_by_requirement
 
 
 def test_a_machine_that_can_compile_has_no_faults(cli: Cli) -> None:
-    done = cli("doctor")
-    assert (done.returncode, done.stderr) == (0, "")
+    result = cli("doctor")
+    assert (result.returncode, result.stderr) == (0, "")
     devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     gpu = ["GPU"] if torch.version.cuda and not devices else []  # why PyTorch uses none
-    assert [line.split(": ")[0].split(maxsplit=1) for line in done.stdout.splitlines()[:-1]] == [
+    assert [line.split(": ")[0].split(maxsplit=1) for line in result.stdout.splitlines()[:-1]] == [
         ["ok", what] for what in ("PyTorch", "Cache folder", "Triton", "Python", "C++ compiler", *gpu, "cpu", *devices)
     ]
-    assert done.stdout.endswith("\nAll is well.\n")
+    assert result.stdout.endswith("\nAll is well.\n")
 
 
 CHANGES = """
@@ -88,11 +89,11 @@ def test_a_passed_check_is_not_repeated_until_something_changes(kernels: Path, t
 
 
 def test_a_compiler_is_missing(cli: Cli) -> None:
-    done = cli("doctor", CXX="no-such-compiler")
-    assert "\nfault C++ compiler: no-such-compiler, which CXX names, does not run.\n" in done.stdout
-    assert "Install one: `apt install g++`" in done.stdout
-    assert done.stdout.endswith("\n1 fault: C++ compiler.\n")
-    assert "\nok    cpu" not in done.stdout
+    result = cli("doctor", CXX="no-such-compiler")
+    assert "\nfault C++ compiler: no-such-compiler, which CXX names, does not run.\n" in result.stdout
+    assert "Install one: `apt install g++`" in result.stdout
+    assert result.stdout.endswith("\n1 fault: C++ compiler.\n")
+    assert "\nok    cpu" not in result.stdout
 
 
 @pytest.mark.parametrize("header", ["Python.h", "omp.h"])
@@ -100,25 +101,25 @@ def test_a_header_is_missing(cli: Cli, tmp_path: Path, header: str) -> None:
     compiler = tmp_path / "g++"
     compiler.write_text(COMPILER.replace("HEADER", header).replace("COMPILER", str(shutil.which("g++"))))
     compiler.chmod(0o755)
-    ((says, fix),) = faults(cli, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}").values()
-    assert f"cannot use {header}: probe.cpp:1:10: fatal error: {header}: No such file" in says
+    ((sentence, fix),) = faults(cli, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}").values()
+    assert f"cannot use {header}: probe.cpp:1:10: fatal error: {header}: No such file" in sentence
     assert {"Python.h": "-dev`", "omp.h": "libgomp1"}[header] in fix
 
 
 def test_the_cache_folder_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    ((says, fix),) = faults(cli, TORCHINDUCTOR_CACHE_DIR=str(file / "folder")).values()
-    assert says == f"{file / 'folder'} cannot be written: Not a directory."
+    ((sentence, fix),) = faults(cli, TORCHINDUCTOR_CACHE_DIR=str(file / "folder")).values()
+    assert sentence == f"{file / 'folder'} cannot be written: Not a directory."
     assert "TORCHINDUCTOR_CACHE_DIR" in fix
 
 
 @pytest.mark.parametrize(("package", "error"), [("torch", "OSError"), ("torch", "ImportError"), ("triton", "OSError")])
 def test_a_package_fails_on_import(cli: Cli, tmp_path: Path, package: str, error: str) -> None:
     (tmp_path / f"{package}.py").write_text(f"raise {error}('libcudart.so.12: cannot open shared object file')")
-    ((what, (says, fix)),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").items()
+    ((what, (sentence, fix)),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").items()
     assert what == {"torch": "PyTorch", "triton": "Triton"}[package]
-    assert says.endswith(
+    assert sentence.endswith(
         f"is installed, but importing it fails with {error}: libcudart.so.12: cannot open shared object file"
     )
     assert fix.startswith("Install it again: `pip install --force-reinstall ")
@@ -129,16 +130,16 @@ def test_a_package_fails_on_import(cli: Cli, tmp_path: Path, package: str, error
 def test_a_triton_that_pytorch_does_not_need_is_no_fault(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "triton.py").write_text("raise ImportError('undefined symbol')")
     paths = f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"
-    done = cli("doctor", PYTHONPATH=paths, TORCH_COMPILE_DISABLE="1")
-    assert "importing it fails with ImportError: undefined symbol (only GPUs need it)." in done.stdout
-    assert "\nfault Settings: torch.compile is switched off (TORCH_COMPILE_DISABLE=1" in done.stdout
-    assert done.stdout.endswith("\n1 fault: Settings.\n")
+    result = cli("doctor", PYTHONPATH=paths, TORCH_COMPILE_DISABLE="1")
+    assert "importing it fails with ImportError: undefined symbol (only GPUs need it)." in result.stdout
+    assert "\nfault Settings: torch.compile is switched off (TORCH_COMPILE_DISABLE=1" in result.stdout
+    assert result.stdout.endswith("\n1 fault: Settings.\n")
 
 
 def test_pytorch_is_too_old(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("__version__ = '2.8.1'")
-    ((says, fix),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").values()
-    assert says == "PyTorch 2.8.1 is too old, 2.9 is needed."
+    ((sentence, fix),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").values()
+    assert sentence == "PyTorch 2.8.1 is too old, 2.9 is needed."
     assert fix == "Install it: `pip install -U 'torch>=2.9'`."
 
 
@@ -148,15 +149,15 @@ def test_the_code_of_the_compiler_cannot_be_loaded(monkeypatch: pytest.MonkeyPat
             raise OSError(f"{path}: failed to map segment from shared object")
 
     monkeypatch.setattr(ctypes, "CDLL", Loaded)
-    found = installation._check_cpp_compiler("g++ -O1")  # a command may have options
-    assert found.says.startswith("the code that g++ -O1 compiles cannot be loaded: ")
-    assert found.says.endswith("failed to map segment from shared object")
-    assert found.fix is not None
-    assert "noexec" in found.fix
+    requirement = installation._check_cpp_compiler("g++ -O1")  # a command may have options
+    assert requirement.says.startswith("the code that g++ -O1 compiles cannot be loaded: ")
+    assert requirement.says.endswith("failed to map segment from shared object")
+    assert requirement.fix is not None
+    assert "noexec" in requirement.fix
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted", "fits"),
+    ("version", "required", "fits"),
     [
         ("3.9.2", "triton~=3.9.0", True),
         ("3.10.0", "triton~=3.9.0", False),
@@ -165,5 +166,7 @@ def test_the_code_of_the_compiler_cannot_be_loaded(monkeypatch: pytest.MonkeyPat
         ("3.5.0", "triton", True),
     ],
 )
-def test_the_version_of_triton_is_compared_with_what_pytorch_requires(version: str, wanted: str, *, fits: bool) -> None:
-    assert installation._is_allowed_by(version, wanted) is fits
+def test_the_version_of_triton_is_compared_with_what_pytorch_requires(
+    version: str, required: str, *, fits: bool
+) -> None:
+    assert installation._is_allowed_by(version, required) is fits

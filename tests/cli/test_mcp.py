@@ -94,6 +94,8 @@ def test_without_permission_nothing_runs_and_no_file_outside_is_read(project: Pa
         assert (break_["id"], break_["gb_id"]) == ("b1", "GB0170")
         part = await ask(session, "read_report", report=explained["report"], part="b1")
         assert part["value"]["gb_type"] == "Data-dependent branching"
+        cost = await ask(session, "read_report", report=explained["report"], part="cost")
+        assert cost == {"part": "cost", "value": None}
         assert "has no part 'b9'" in (await ask(session, "read_report", report=explained["report"], part="b9"))["error"]
         for path in ("../secret.log", str(project.parent / "secret.log"), "link.log"):
             assert "outside the folder" in (await ask(session, "explain_log", path=path))["error"]

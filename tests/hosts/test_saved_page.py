@@ -145,7 +145,7 @@ def test_a_filter_finds_breaks_that_are_not_shown_yet(page: Page) -> None:
     assert page.wait_for(f"{shown} > 1")
 
 
-def test_more_comes_from_the_page_itself(page: Page) -> None:
+def test_remaining_places_come_from_the_page_itself(page: Page) -> None:
     page.evaluate("void document.querySelector('[data-more=places-0] button')?.click()")
     assert page.wait_for(f"document.querySelectorAll('{PLACES} > .gb-item').length >= 50")
 
@@ -158,7 +158,7 @@ def test_a_source_folds(page: Page) -> None:
 
 
 def test_eager_lines_are_hatched(page: Page) -> None:
-    """Firefox fills a repeating gradient at this angle with one grey, so that the hatch is a tile."""
+    """Firefox fills a repeating gradient at this angle with one grey, so the hatch is a tiled image."""
     page.evaluate(
         "void (() => { const box = document.createElement('div'); box.className = 'gb-hatch';"
         " box.style = 'position: fixed; z-index: 9; left: 20px; top: 20px; width: 60px; height: 60px';"

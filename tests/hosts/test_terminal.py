@@ -54,13 +54,13 @@ def ask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[st
 
     wait()
 
-    def asked(cell: str) -> str:
+    def prompt_and_output(cell: str) -> str:
         child.send(f"\x1b[200~{cell}\x1b[201~")
         time.sleep(1)  # Enter is a line break within what is still being pasted
         child.send("\x1b\r")
         return wait()
 
-    yield asked
+    yield prompt_and_output
     child.close(force=True)
 
 
@@ -73,5 +73,5 @@ def test_the_report_is_printed_when_the_cell_has_ended(ask: Callable[[str], str]
     assert "running" not in shown
     assert "tensor([0., 0.])" in shown
     assert "<div" not in shown
-    # In a variable it shows itself, and print prints the same.
+    # A report in a variable is displayed as the same text that print writes.
     assert ask("print(report)\nreport").count("1 break, line") == 2

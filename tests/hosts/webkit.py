@@ -24,8 +24,8 @@ class WebKit:
     def __init__(self, port: int) -> None:
         self._address = f"http://127.0.0.1:{port}/session"
         browser = {"binary": str(find_webkit()), "args": ["--automation"]}
-        wanted = {"capabilities": {"alwaysMatch": {"webkitgtk:browserOptions": browser}}}
-        answer = self._ask("", wanted)
+        request = {"capabilities": {"alwaysMatch": {"webkitgtk:browserOptions": browser}}}
+        answer = self._ask("", request)
         self._address += f"/{answer['sessionId']}"
         self.version = answer["capabilities"]["browserVersion"]
 

@@ -173,8 +173,8 @@ def test_no_mark_stays_on_parameters(shell: Shell) -> None:
     cell = "layer = torch.nn.Linear(2, 2)\ny = layer(torch.ones(2))\nnorm = torch.nn.BatchNorm1d(2)\n"
     run_both_ways(shell, f"{cell}norm(torch.ones(3, 2))")
     assert compiled(shell) == ["layer", "norm"]
-    held = [*shell.ip.user_ns["layer"].parameters(), *shell.ip.user_ns["norm"].buffers()]
-    assert [vars(tensor) for tensor in held] == [{}] * len(held)
+    state = [*shell.ip.user_ns["layer"].parameters(), *shell.ip.user_ns["norm"].buffers()]
+    assert [vars(tensor) for tensor in state] == [{}] * len(state)
 
 
 def test_a_stance_that_the_cell_sets_stays_with_a_backend(shell: Shell) -> None:

@@ -21,8 +21,10 @@ from IPython.utils.capture import CapturedIO, capture_output
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.default_device import default_device_state
+from jupyter_graphbreak.ipython.cell.texts import CellTexts
 from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.recording.exit_stack import GuardedExitStack
+from jupyter_graphbreak.records.source_texts import CellText
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import report_in
@@ -80,6 +82,28 @@ def test_a_break_is_shown_at_its_line(shell: Shell) -> None:
     assert "line 6 in f" in shell.bundles[0]["text/plain"]
 
 
+def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
+    """The host's own code, such as that of a variable viewer, has the number of the cell that follows."""
+
+    def cell_of(name: str) -> CellText | None:
+        return CellTexts(shell.ip).find(shell.ip.user_ns[name].__code__.co_filename)
+
+    shell.ip.run_cell("def unseen():\n    pass", store_history=False)
+    texts = {
+        "plain": "def plain():\n    pass\n",
+        "indented": "\n    def indented():\n        pass",
+        "after_magic": "%pwd\ndef after_magic():\n    pass",
+        "explained": "%%compile_explain -q\ndef explained():\n    pass",
+    }
+    for text in texts.values():
+        shell.run(text)
+    assert cell_of("unseen") is None
+    for name, text in texts.items():
+        cell = cell_of(name)
+        assert cell is not None
+        assert cell.text == text.rstrip("\n")
+
+
 EXPLAIN = "%%compile_explain -q -o told"
 
 
@@ -103,12 +127,12 @@ def test_a_break_below_another_magic_is_at_its_line(shell: Shell, magics: str) -
     text = f"{magics}\n{BREAK}f(torch.ones(2))"
     shell.run("%%time\nimport torch\ndef other(x):\n    return x")
     shell.run(text)
-    told = shell.ip.user_ns["told"]
-    (break_,) = told.breaks
+    messages = shell.ip.user_ns["told"]
+    (break_,) = messages.breaks
     assert text.split("\n")[break_.location.line - 1] == "    torch._dynamo.graph_break()"
-    cells = [source.name for source in told.sources if source.kind == "cell"]
+    cells = [source.name for source in messages.sources if source.kind == "cell"]
     assert cells == [f"Cell In[{shell.ip.execution_count - 1}]"]
-    assert {remedy.verdict for remedy in told.remedies or []} <= {"works"}
+    assert {remedy.verdict for remedy in messages.remedies or []} <= {"works"}
 
 
 def test_code_of_an_earlier_cell_below_time_is_not_taken_for_that_of_this_cell(shell: Shell) -> None:
@@ -181,9 +205,9 @@ def test_an_interrupt_while_the_report_is_made_ends_the_cell_after_it(
     make = Observation._report
 
     def interrupted(self: Observation, *args: Any) -> Any:
-        made = make(self, *args)
+        result = make(self, *args)
         signal.raise_signal(signal.SIGINT)
-        return made
+        return result
 
     monkeypatch.setattr(Observation, "_report", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -193,8 +217,8 @@ def test_an_interrupt_while_the_report_is_made_ends_the_cell_after_it(
         signal.signal(signal.SIGINT, before)
     assert isinstance(result.error_in_exec, KeyboardInterrupt)
     assert (shell.report.summary.breaks, shell.report.remedies) == (1, None)
-    late = "The run was not repeated, because it was interrupted."
-    assert [note.message for note in shell.report.diagnostics] == ([late] if options else [])
+    note_on_interrupt = "The run was not repeated, because it was interrupted."
+    assert [note.message for note in shell.report.diagnostics] == ([note_on_interrupt] if options else [])
 
 
 @pytest.mark.parametrize(
@@ -237,14 +261,16 @@ def test_syntax_error_is_ipythons_own_at_the_editors_line(shell: Shell) -> None:
     assert shell.run("1 + 1").result == 2
 
 
-@pytest.mark.parametrize(("version", "said"), [(None, "PyTorch is not installed here"), ("2.8.1", "2.9 is needed")])
-def test_no_torch_or_an_old_one(shell: Shell, monkeypatch: pytest.MonkeyPatch, version: str | None, said: str) -> None:
+@pytest.mark.parametrize(("version", "expected"), [(None, "PyTorch is not installed here"), ("2.8.1", "2.9 is needed")])
+def test_no_torch_or_an_old_one(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, version: str | None, expected: str
+) -> None:
     if version is None:
         monkeypatch.setitem(sys.modules, "torch", None)
     else:
         monkeypatch.setattr(torch, "__version__", version)
     shell.run("%%compile_explain\nran = True")
-    assert said in shell.io.stderr
+    assert expected in shell.io.stderr
     assert "pip install" in shell.io.stderr
     assert "ran" not in shell.ip.user_ns
 
@@ -596,8 +622,8 @@ def test_front_ends_of_one_call_are_above_its_report(shell: Shell) -> None:
     assert table in shell.ip.display_pub.outputs[0]["data"]["text/plain"]
     assert "with x = tensor([-1.]): tensor([9.]) instead of tensor([-11.])" in table
     assert shell.report.summary.breaks == 1
-    found = shell.ip.user_ns["found"]
-    assert found.report.summary.breaks == found["torch.compile"].breaks == 1
+    frontends = shell.ip.user_ns["found"]
+    assert frontends.report.summary.breaks == frontends["torch.compile"].breaks == 1
 
 
 def test_front_ends_of_the_function_that_a_cell_calls_last(shell: Shell) -> None:
@@ -803,12 +829,12 @@ def test_values_of_a_line_of_a_cell(shell: Shell) -> None:
 def test_scripts_of_a_cell_are_written_and_run_alone(shell: Shell) -> None:
     shell.run(BREAK)
     shell.run("%%compile_explain --repro -o report\nf(torch.ones(3))")
-    (found,) = shell.report.reproducers or []
-    assert found.script is not None, found.reason
-    assert "torch._dynamo.graph_break()" in found.script
-    assert shell.report.reproducer("b1") == found.script
-    assert found.issue is not None
-    assert "### Versions" in found.issue
+    (reproducer,) = shell.report.reproducers or []
+    assert reproducer.script is not None, reproducer.reason
+    assert "torch._dynamo.graph_break()" in reproducer.script
+    assert shell.report.reproducer("b1") == reproducer.script
+    assert reproducer.issue is not None
+    assert "### Versions" in reproducer.issue
     assert 'data-reproducer="0"' in shell.report.to_html()
 
 

@@ -96,12 +96,12 @@ def test_a_patch(kernel: Kernel, tmp_path: Path) -> None:
     cell = f"{COMPILED}{CALL}"
     count = kernel.run("1")["execution_count"] + 1
     path = tmp_path / "own.patch"
-    whole = f"%%compile_explain --patch {path}\n{cell}"
+    cell_with_magic = f"%%compile_explain --patch {path}\n{cell}"
     name = f"Cell In[{count}]"
-    new = whole.replace(BRANCH, WHERE)
-    patch = difflib.unified_diff(whole.split("\n"), new.split("\n"), f"a/{name}", f"b/{name}", lineterm="")
+    new = cell_with_magic.replace(BRANCH, WHERE)
+    patch = difflib.unified_diff(cell_with_magic.split("\n"), new.split("\n"), f"a/{name}", f"b/{name}", lineterm="")
     path.write_text("\n".join(patch) + "\n")
-    kernel.run(whole)
+    kernel.run(cell_with_magic)
     assert [(remedy.verdict, remedy.title) for remedy in own_remedies(kernel.report())] == [
         ("works", "Your patch, own.patch")
     ]

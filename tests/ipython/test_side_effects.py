@@ -147,21 +147,21 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebo
 )
 def test_an_effect_happens_once(notebook: Notebook, effect: str, way: str) -> None:
     kind, statement, count = EFFECTS[effect]
-    found = notebook.ask(way, STEP.replace("STATEMENT", statement))
+    result = notebook.ask(way, STEP.replace("STATEMENT", statement))
     assert count(notebook.ip.user_ns) == 1
-    assert [places(effect) for effect in found.effects] == [(kind, LINE)]
+    assert [places(effect) for effect in result.effects] == [(kind, LINE)]
     if way in {"--patch", "an edited cell"}:
-        assert "was not tried: running the function again" in found.to_text().replace("\n", " ")
-    assert not getattr(found, "verdicts", None)
-    assert all(remedy.verdict == "not tried" for remedy in getattr(found, "remedies", None) or [])
+        assert "was not tried: running the function again" in result.to_text().replace("\n", " ")
+    assert not getattr(result, "verdicts", None)
+    assert all(remedy.verdict == "not tried" for remedy in getattr(result, "remedies", None) or [])
 
 
 def test_a_trial_is_stopped_before_it_uses_the_shell(notebook: Notebook) -> None:
     before = dict(vars(InteractiveShell))
     notebook.run("counted = []")
-    found = notebook.ask("--check", STEP.replace("STATEMENT", "get_ipython().user_ns['counted'].append(1)"))
+    result = notebook.ask("--check", STEP.replace("STATEMENT", "get_ipython().user_ns['counted'].append(1)"))
     assert notebook.ip.user_ns["counted"] == [1]
-    assert [places(effect) for effect in found.effects] == [("state", LINE)]
+    assert [places(effect) for effect in result.effects] == [("state", LINE)]
     assert dict(vars(InteractiveShell)) == before
 
 
@@ -180,18 +180,18 @@ def pure_cases() -> Iterator[Any]:
 @pytest.mark.parametrize(("name", "way"), list(pure_cases()))
 def test_a_pure_function_gets_its_remedies(notebook: Notebook, name: str, way: str) -> None:
     notebook.run(HELPERS)
-    found = notebook.ask(way, STEP.replace("STATEMENT\n    y = x * 2", f"y = x * 2\n    {PURE[name]}"))
+    result = notebook.ask(way, STEP.replace("STATEMENT\n    y = x * 2", f"y = x * 2\n    {PURE[name]}"))
     names = notebook.ip.user_ns
-    assert found.effects is None
+    assert result.effects is None
     assert names["kept"] == [1] * (name == "keeps a list")
     if way == "--frontends":
-        assert found["torch.compile"].raised is None
-        assert len(found.verdicts) > 1
+        assert result["torch.compile"].raised is None
+        assert len(result.verdicts) > 1
         return
-    (branch,) = [item.id for item in found.breaks if item.location.line == BRANCH_LINE]
-    assert "works" in {item.verdict for item in found.remedies if item.family == "branch" and branch in item.breaks}
+    (branch,) = [item.id for item in result.breaks if item.location.line == BRANCH_LINE]
+    assert "works" in {item.verdict for item in result.remedies if item.family == "branch" and branch in item.breaks}
     if way != "--try":
-        own = [(remedy.verdict, remedy.reason) for remedy in found.remedies if remedy.family == "own"]
+        own = [(remedy.verdict, remedy.reason) for remedy in result.remedies if remedy.family == "own"]
         assert own == [("works", None)]
 
 

@@ -80,14 +80,14 @@ def test_the_cell_runs_as_without_and_an_applied_remedy_works(kernel: Kernel, na
     assert kernel.run(cell)["status"] == "ok"
     without = outputs(kernel)
     assert kernel.report().remedies is None
-    tried = cell.replace("%%compile_explain", "%%compile_explain --try", 1)
-    assert kernel.run(tried)["status"] == "ok"
+    cell_with_trials = cell.replace("%%compile_explain", "%%compile_explain --try", 1)
+    assert kernel.run(cell_with_trials)["status"] == "ok"
     report = kernel.report()
     assert outputs(kernel) == without
     assert [note.message for note in report.diagnostics if note.level == "error"] == []
     assert all_breaks_fixed(report), [(r.title, r.verdict, r.reason, r.person) for r in report.remedies or []]
     for remedy in [remedy for remedy in working(report) if remedy.edits][:2]:
-        applied = edited(tried, report, remedy)
+        applied = edited(cell_with_trials, report, remedy)
         kernel.run(applied.replace("%%compile_explain --try", "%%compile_explain", 1))
         assert outputs(kernel) == without
         assert len(kernel.report().breaks) < len(report.breaks), applied

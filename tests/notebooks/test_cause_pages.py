@@ -130,7 +130,7 @@ class Program:
         lines = example.code.splitlines()[: calls[0].lineno - 1]
         text = "\n".join([*lines, *([fix.code] if fix else [])]) + "\n"
         # The backend eager breaks at the same places as any other and generates no code.
-        text = _DECORATOR.sub(lambda found: f'@torch.compile(backend="{backend}", {found[1] or ""})\n', text)
+        text = _DECORATOR.sub(lambda match: f'@torch.compile(backend="{backend}", {match[1] or ""})\n', text)
         path.write_text(text, encoding="utf-8")
         linecache.checkcache(str(path))
         self.settings = set(_SETTING.findall(text))

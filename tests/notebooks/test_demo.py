@@ -27,10 +27,10 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo")
-    done = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == str(folder / "demo.html")
-    (folder / "printed.txt").write_text(done.stdout, encoding="utf-8")
+    process = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines()[-1] == str(folder / "demo.html")
+    (folder / "printed.txt").write_text(process.stdout, encoding="utf-8")
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Programs that PyTorch answers with the messages on the page of messages."""
+"""Programs that PyTorch answers with the messages on the pages of messages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.exhaustive,
-    pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the page has the messages of this release"),
+    pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the pages have the messages of this release"),
 ]
 
-PAGE = (Path(__file__).parents[2] / "notebooks" / "messages.md").read_text(encoding="utf-8")
+PAGES = "".join(
+    page.read_text(encoding="utf-8") for page in sorted((Path(__file__).parents[2] / "notebooks").glob("messages*.md"))
+)
 X = torch.ones(3)
 
 
@@ -89,15 +91,15 @@ def _two_sizes_in_a_fake_kernel() -> None:
 
 
 def _kept_while_traced() -> None:
-    kept = []
+    kept_lines = []
 
     @torch._dynamo.nonstrict_trace
     def keep(x: torch.Tensor) -> torch.Tensor:
-        kept.append(x)
+        kept_lines.append(x)
         return x + 1
 
     _compiled(lambda x: keep(x) + 1)(X)
-    kept[-1].sum().item()
+    kept_lines[-1].sum().item()
 
 
 def _checked(x: torch.Tensor) -> torch.Tensor:
@@ -186,8 +188,8 @@ def _operator_without_types() -> None:
 
 
 def _namespace_defined_twice() -> None:
-    kept = [torch.library.Library("messages_twice", "DEF") for _ in range(2)]
-    assert kept
+    libraries = [torch.library.Library("messages_twice", "DEF") for _ in range(2)]
+    assert libraries
 
 
 def _gradient_of_a_change() -> None:
@@ -204,6 +206,32 @@ def _undeclared_change() -> None:
         x.add_(1)
 
     torch.library.opcheck(undeclared, (torch.ones(2),))
+
+
+def _changed_parameter() -> None:
+    class Doubled(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.weight.data.copy_(self.weight.data * 2)
+            return super().forward(x)
+
+    torch.export.export(Doubled(3, 3), (X,))
+
+
+def _function_without_setup() -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    torch.vmap(Doubled.apply)(X)
+
+
+def _operator_without_namespace() -> None:
+    @torch.library.custom_op("scale", mutates_args=())
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    scale(X)
 
 
 PROGRAMS: dict[str, Callable[[], Any]] = {
@@ -241,6 +269,9 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "symbolically traced variables cannot be used as inputs to control flow": lambda: torch.fx.symbolic_trace(
         Applied(lambda x: x if x.sum() > 0 else -x)
     ),
+    "using FX to symbolically trace a dynamo-optimized function": lambda: torch.fx.symbolic_trace(
+        Applied(_compiled(torch.sin))
+    ),
     "Could not guard on data-dependent expression u0 > 4": lambda: _exported(
         lambda x: x + 1 if x.max().item() > 4 else x, torch.tensor([2, 1])
     ),
@@ -258,6 +289,9 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "Trying to flatten user inputs with exported input tree spec": lambda: _exported(lambda x: x + 1).module()(X, X),
     "Ran into a kwarg keyword mismatch": lambda: _exported(lambda x: x + 1).module()(y=X),
     "Unable to call ExportedProgram directly": lambda: _exported(lambda x: x + 1)(X),
+    "We found a fake tensor in the exported program constant's list": _changed_parameter,
+    "it must override the setup_context staticmethod": _function_without_setup,
+    "not enough values to unpack (expected 2, got 1)": _operator_without_namespace,
     "Export only supports pytree containers": lambda: _exported(lambda x: x, object()),
     ".numpy() is not supported for tensor subclasses": lambda: _exported(lambda x: torch.from_numpy(x.numpy() + 1)),
     "Calling train() is not supported yet": lambda: _exported(lambda x: x + 1).module().train(),
@@ -267,9 +301,9 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("message", PROGRAMS)
-def test_pytorch_says_what_the_page_quotes(message: str) -> None:
+def test_pytorch_says_what_the_pages_quote(message: str) -> None:
     torch.compiler.reset()
     with warnings.catch_warnings(action="ignore"), pytest.raises(Exception) as raised:  # noqa: PT011
         PROGRAMS[message]()
     assert message in str(raised.value)
-    assert message in PAGE
+    assert message in PAGES

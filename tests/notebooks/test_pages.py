@@ -372,11 +372,11 @@ def test_the_page_on_models_agrees_with_the_recording(site: Path) -> None:
     recording = (ROOT / "benchmarks" / "architectures.jsonl").read_text(encoding="utf-8")
     versions, *lines = map(json.loads, recording.splitlines())
     assert [private for private in PRIVATE if private in recording] == []
-    said, table, *_ = (output["data"]["text/markdown"] for output in outputs(executed(site, "models")))
+    summary, table, *_ = (output["data"]["text/markdown"] for output in outputs(executed(site, "models")))
     breaking = [line for line in lines if line.get("breaks") and not line["training"]]
-    assert versions["torch"] in said
-    assert f"{len(breaking)} break" in said
-    assert f"at {sum(len(line['breaks']) for line in breaking)} places" in said
+    assert versions["torch"] in summary
+    assert f"{len(breaking)} break" in summary
+    assert f"at {sum(len(line['breaks']) for line in breaking)} places" in summary
     rows = {cells[0].strip(): cells for cells in (row.strip("|").split("|") for row in table.splitlines()[2:])}
     assert set(rows) == {line["type"] for line in breaking}
     for line in breaking:

@@ -15,6 +15,8 @@ from notebooks import cause_pages, constructs, known_bugs
 
 #: A cell whose code is folded and whose output is a table. Each row of the table comes from a code line with backticks.
 _HIDDEN = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+#: A folded entry, of which a reader sees the summary.
+_FOLDED = re.compile(r"^<details[^\n]*\n<summary>\n\n(.*?)\n\n</summary>\n.*?^</details>\n+", re.MULTILINE | re.DOTALL)
 PAGES = Path(cause_pages.__file__).parent
 #: The number of lines of a section that fit on the first screen.
 SCREEN = 40
@@ -75,13 +77,13 @@ Torch-Compiled Region in the profiler | cost#in-a-profile | frame 1, compilation
 guard overhead | cost#guards-that-cost-too-much | skip_guard_on_all_nn_modules_unsafe
 skipping cudagraphs due to mutated inputs | gpu#skipping-cudagraphs-the-reasons | Return the new value
 tensor output of CUDAGraphs has been overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | .clone()
-TensorFloat32 tensor cores not enabled | messages#warnings-that-are-not-errors | set_float32_matmul_precision
-mix of the legacy and new APIs: TF32 | messages#in-the-call-or-in-a-setting | set_float32_matmul_precision
-Please use the new API settings to control TF32 behavior | messages#warnings-that-are-not-errors | reads an old setting
-The CUDA Graph is empty | messages#warnings-that-are-not-errors | computes nothing
-AssertionError: Node slice_948 was invalid, but is output | messages#gradients-inference-mode | set the dropout to 0
+TensorFloat32 tensor cores not enabled | messages_warnings#precision-and-the-gpu | set_float32_matmul_precision
+mix of the legacy and new APIs: TF32 | messages_warnings#precision-and-the-gpu | set_float32_matmul_precision
+Please use the new API settings to control TF32 | messages_warnings#precision-and-the-gpu | reads an old setting
+The CUDA Graph is empty | messages_warnings#kernels-autotuning | computes nothing
+Node slice_948 was invalid, but is output | messages_training#backward-passes-inference-mode | set the dropout to 0
 NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
-FileExistsError WinError 183 | messages#files-caches-workers | Two processes or threads
+FileExistsError WinError 183 | messages_kernels#files-and-caches | Two processes or threads
 RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler-no-triton | Triton 3.3
 LNK1104: cannot open file python312.lib | in_a_notebook#no-gpu-no-compiler-no-triton | include
 InductorError: CalledProcessError: Command gcc | in_a_notebook#no-gpu-no-compiler-no-triton | the reason is above it
@@ -95,16 +97,16 @@ I do not compile, why an error of torch._dynamo? | libraries#i-never-called-torc
 vLLM: torch.compile is turned on, but the model does not support it | libraries#vllm-sglang | so it runs uncompiled
 Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
 cannot determine truth value of Relational | messages#sizes-and-numbers | leave out
-Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | is compiled there
-type fp8e4nv not supported in this architecture | messages#generated-code-triton | float8_e5m2
+Cannot copy between CPU and CUDA tensors during capture | messages_kernels#cuda-graphs | is compiled there
+type fp8e4nv not supported in this architecture | messages_kernels#triton-and-the-gpu | float8_e5m2
 cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | Spark
 PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler-no-triton | .triton/cache
 UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | English language pack
-torch.cond: Pred is a Python constant | messages#warnings-that-are-not-errors | Pass a tensor
-TraceError in prepare_fx | messages#in-the-call-or-in-a-setting | cannot follow an `if`
-CUDA_HOME not set; using Triton's bundled libdevice | messages#warnings-that-are-not-errors | in the last digits
-torch.jit: variable number of arguments (PyG) | messages#in-the-call-or-in-a-setting | knows less of Python
-complex operators warning | messages#warnings-that-are-not-errors | real and imaginary
+torch.cond: Pred is a Python constant | messages_warnings#breaks-and-recompiles | Pass a tensor
+TraceError in prepare_fx | messages#keras-torchscript-fx | cannot follow an `if`
+CUDA_HOME not set; using Triton's bundled libdevice | messages_warnings#precision-and-the-gpu | in the last digits
+torch.jit: variable number of arguments (PyG) | messages#keras-torchscript-fx | knows less of Python
+complex operators warning | messages_warnings#precision-and-the-gpu | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
 may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
@@ -143,7 +145,7 @@ CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREA
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
 FailOnRecompileLimitHit, fullgraph=True | recompiles#the-limit-recompile-limit-is-reached | a ninth compilation raises
-Compile package of a different PyTorch version | messages#in-the-call-or-in-a-setting | compile where it will run
+Compile package of another PyTorch version | messages_export#aotinductor-aot-compile-files | compile where it will run
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
 a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
@@ -156,7 +158,7 @@ TORCH_COMPILE_DYNAMIC_SOURCES | recompiles#say-at-once-what-varies-dynamic-true-
 a field of a dataclass recompiles | recompiles#what-else-makes-it-compile-again | configuration
 a module as an argument recompiles | recompiles#what-else-makes-it-compile-again | a different module as an argument
 torch._dynamo.config.recompile_limit does not exist | recompiles#raising-the-limit | cache_size_limit
-flex_attention called without torch.compile() | messages#warnings-that-are-not-errors | ran eagerly
+flex_attention called without torch.compile() | messages_warnings#breaks-and-recompiles | ran eagerly
 ___check_global_state() recompiles | causes/recompile-grad-mode | GLOBAL_STATE changed
 mark_dynamic with min and max | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | min=2, max=64
 model output is a dict with other keys, recompiles | causes/recompile-dict-keys | set of keys
@@ -180,7 +182,7 @@ Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler-no-t
 no triton on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
 AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __wrapped__
 CustomTensor(self.weight.data) in forward fails | messages#while-dynamo-traces | as_subclass(C)
-fake tensor: attempting to expand a dimension | messages#while-dynamo-traces | follows *got*
+fake tensor: attempting to expand a dimension | messages#fake-tensors-types-devices | follows *got*
 weight.data *= mask: Encountered a set_ on a graph input | messages#while-dynamo-traces | mul_(mask)
 SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different way
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
@@ -194,14 +196,14 @@ record a Slurm job | recipes#record-and-read-a-slurm-job | TORCH_TRACE
 nothing shows in VS Code | recipes#explain-a-cell-in-vs-code | widgetScriptSources
 nothing shows in Colab | recipes#explain-a-cell-in-colab | report.to_text()
 UncapturedHigherOrderOpError torch.cond | messages#while-dynamo-traces | no operand returned unchanged
-There was no fake impl registered for my operator | messages#custom-operators | register_fake
-Could not run 'my::op' with arguments from the 'Meta' backend | messages#custom-operators | register_fake
-opcheck: Argument x is not defined as mutable | messages#custom-operators | mutates_args
-Only a single TORCH_LIBRARY can be used (notebook) | messages#custom-operators | runs again
-infer_schema(func): Parameter x must have a type annotation | messages#custom-operators | which are allowed
-CheckpointError with torch.compile | messages#gradients-inference-mode | ran differently
-vmap: called random operation in randomness error mode | messages#gradients-inference-mode | randomness="different"
-trying to save more tensors during recomputation | messages#gradients-inference-mode | recomputation ran differently
+There was no fake impl registered for my operator | messages_kernels#custom-operators-fake-kernels | register_fake
+Could not run 'my::op' from the 'Meta' backend | messages_kernels#custom-operators-fake-kernels | register_fake
+opcheck: Argument x is not defined as mutable | messages_kernels#custom-operators-the-definition | mutates_args
+Only a single TORCH_LIBRARY can be used (notebook) | messages_kernels#custom-operators-the-definition | runs again
+infer_schema(func): must have a type annotation | messages_kernels#custom-operators-the-definition | which are allowed
+CheckpointError with torch.compile | messages_training#checkpointing | ran differently
+vmap: random operation in randomness error mode | messages_training#second-gradients-vmap | randomness="different"
+trying to save more tensors during recomputation | messages_training#checkpointing | recomputation ran differently
 vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
 position_ids: could be from, not in, with FSDP2 | messages#sizes-and-numbers | of which an argument is a view
 assert of pull 90665 with a sliced input | messages#sizes-and-numbers | .contiguous()
@@ -219,7 +221,7 @@ torch.compile slower on ROCm | cost#on-a-gpu | MIOpen
 cross entropy of a language model takes too much memory | where_to_compile#around-the-loss-too | in chunks
 backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
 aoti_load_package takes seconds | compile_time#without-a-compiler-in-production | loads at once
-warning: assuming every input is mutated | messages#warnings-that-are-not-errors | could not read
+warning: assuming every input is mutated | messages_warnings#kernels-autotuning | could not read
 MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | as_subclass(torch.Tensor)
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
@@ -236,21 +238,21 @@ when do I save and load cache artifacts? | compile_time#kept-on-disk-the-second-
 a dropped tensor stays in memory behind a break | cost#del-and-memory-that-a-break-holds | has dropped them
 a detector: what do I compile? | libraries#detectors | backbone
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
-non-empty donated buffers | messages#gradients-inference-mode | donated_buffer = False
-modified by an inplace operation, only when compiled | messages#gradients-inference-mode | y = y + 1
-autograd.grad of a returned intermediate value | messages#gradients-inference-mode | one operation
-custom operator: no autograd formula was registered | messages#gradients-inference-mode | register_autograd
+non-empty donated buffers | messages_training#backward-passes-inference-mode | donated_buffer = False
+modified by an inplace operation, only when compiled | messages_training#backward-passes-inference-mode | y = y + 1
+autograd.grad of a returned intermediate value | messages_training#second-gradients-vmap | one operation
+operator: no autograd formula was registered | messages_kernels#custom-operators-the-definition | register_autograd
 energy and forces with create_graph | training#a-gradient-of-a-gradient | grad_and_value
 retain_grad on an intermediate value | training#what-breaks-in-training-code | retain_grad()
 per-sample gradients with functional_call | traced#gradients-autograd-function-torch-func | gradients of each sample
 does a spectrogram break? | traced#tensors-functions-properties-indices | istft
 custom operator returns its input | escape_hatches#custom-operators-one-opaque-operation | must not be an input
-arguments that are views of one another | messages#custom-operators | ViewMeta
-OverflowError: Python int too large on Windows | messages#generated-code-triton | without a mode
-PermissionError in torchinductor's folder | messages#files-caches-workers | Delete the folder
-can't start new thread, 8 ranks | messages#files-caches-workers | up to 32 workers
-Disk quota exceeded on a cluster | messages#files-caches-workers | limit their number
-CppCompileError | messages#generated-code-triton | g++ 8.3
+arguments that are views of one another | messages_kernels#inductor-generated-code | ViewMeta
+OverflowError: Python int too large on Windows | messages_kernels#inductor-generated-code | without a mode
+PermissionError in torchinductor's folder | messages_kernels#files-and-caches | Delete the folder
+can't start new thread, 8 ranks | messages_kernels#worker-processes | up to 32 workers
+Disk quota exceeded on a cluster | messages_kernels#files-and-caches | limit their number
+CppCompileError | messages_kernels#inductor-generated-code | g++ 8.3
 Device mps not supported | in_a_notebook#no-gpu-no-compiler-no-triton | Apple's GPU
 OptimizedModule is not iterable | messages#in-the-call-or-in-a-setting | not subscriptable
 mypy: compiled model has no state_dict | where_to_compile#the-model | type checker
@@ -280,7 +282,7 @@ TensorDict with other keys compiles again | libraries#reinforcement-learning-sta
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
 DDP under no_grad breaks at the buffers | training#ddp-distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
-compiled_autograd.enable() requires no threads in backwards() | messages#gradients-inference-mode | Switch it off
+compiled_autograd requires no threads in backwards | messages_training#second-gradients-vmap | Switch it off
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
 a NumPy number keeps CUDA graphs off | gpu#skipping-cudagraphs-the-reasons | convert it with `float()`
 slow again at the fourth call | gpu#each-size-is-recorded-again-slow-calls-memory | a new input size
@@ -295,13 +297,13 @@ random segfault while the autograd cache is saved | errors#crashes-and-hangs | A
 stuck in mlir::multiRootTopologicalSort | errors#crashes-and-hangs | too hard for Triton
 an issue of 2023 has my symptom | questions#errors | in an environment of its own
 compiling never ends | errors#crashes-and-hangs | dump_traceback_later
-Tensor device mismatch, FakeTensor Device Propagation | messages#while-dynamo-traces | set_default_device
+Tensor device mismatch, FakeTensor Device Propagation | messages#fake-tensors-types-devices | set_default_device
 gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False
 device_map and accelerate's hooks | libraries#accelerate-offloading | turn offloading on first
 nn.DataParallel with a compiled model | questions#several-gpus | DistributedDataParallel
 autocast switched off and on compiles again | causes/recompile-grad-mode | before the first call
 spawned processes without a main guard | compile_time#worker-processes | __main__
-A different number of tensors was saved | messages#gradients-inference-mode | a size became dynamic
+A different number of tensors was saved | messages_training#checkpointing | a size became dynamic
 recomputation uses another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | checkpoint inside
 checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
 torch.manual_seed in forward | training#what-breaks-in-training-code | Before the compiled function
@@ -389,7 +391,7 @@ what does freezing do? | causes/bypass-freezing | may go unnoticed
 accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | keep_torch_compile
 Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts its own wrapper inside
 a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
-failed to eagerly compile backwards for dynamic | messages#warnings-that-are-not-errors | Only a later
+failed to eagerly compile backwards for dynamic | messages_warnings#training | Only a later
 last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | made anew for each call
 ___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of a different class
 ___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s-words | set_default_device
@@ -434,7 +436,7 @@ strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-ins
 my KV cache: torch.cat or position | where_to_compile#a-kv-cache-of-your-own-position-and-length | index_copy_
 position_ids record CUDA graphs | where_to_compile#a-kv-cache-of-your-own-position-and-length | strides
 optimizer, parameters of many shapes | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | view(-1)
-vmap of autograd.grad on a compiled function | messages#gradients-inference-mode | compile the function
+vmap of autograd.grad on a compiled function | messages_training#second-gradients-vmap | compile the function
 vmap of jacfwd INTERNAL ASSERT FAILED compiled | training#a-gradient-of-a-gradient | jacrev
 if mask.all(): return, a shortcut breaks the graph | causes/gb0170#if-on-a-tensor | is_compiling
 out[mask] = f(x[mask]) breaks | causes/gb0036 | torch.where(mask, f(x), out)
@@ -450,10 +452,10 @@ OmegaConf attributes break the graph | libraries#omegaconf-hydra | without a bre
 mixture of experts, tolist of counts | fullgraph | x.split(counts.tolist())
 if rows.numel() > 0 in a loop over experts | fullgraph | an empty `rows` does no harm
 MoE layer slow with torch.compile when the batch is large | fullgraph | grouped_mm
-JSONDecodeError in the cache of inductor | messages#files-caches-workers | give each process its own
-pytest-xdist PermissionError torchinductor | messages#files-caches-workers | TORCHINDUCTOR_CACHE_DIR
-vLLM failed to get the hash of the compiled graph | messages#files-caches-workers | give each process its own
-'complex' object has no attribute 'get_name' | messages#generated-code-triton | torch.polar
+JSONDecodeError in the cache of inductor | messages_kernels#files-and-caches | give each process its own
+pytest-xdist PermissionError torchinductor | messages_kernels#files-and-caches | TORCHINDUCTOR_CACHE_DIR
+vLLM failed to get the hash of the compiled graph | messages_kernels#files-and-caches | give each process its own
+'complex' object has no attribute 'get_name' | messages_kernels#inductor-generated-code | torch.polar
 except does not catch a matmul | errors#runtimeerror-when-making-fake-tensor-call-and-except | around the compiled
 each rank starts 32 compile workers | compile_time#worker-processes | divided by the ranks
 is_compiling() is False in my decorator | escape_hatches#others-that-look-alike | when the function is defined
@@ -467,7 +469,7 @@ can a backend add guards? | cost#which-backend-one-of-your-own | symbolic size
 unfrozen layers do not train when compiled | training#what-breaks-in-training-code | layers frozen after the first step
 ctc_loss breaks the graph | training#what-breaks-in-training-code | with lengths in tensors
 pack_padded_sequence in a compiled model | causes/gb0014 | together with the layer
-the compiled result has other strides than the eager one | known_bugs#wrong-results | copysign
+the compiled result has other strides than the eager one | known_bugs#wrong-results | Call `.contiguous()`
 a generator returned by compiled code has no send | known_bugs#wrong-results | Return a list
 Multiple dispatch failed for aten.mm.out | known_bugs#inductorerror-cppcompileerror-triton | as_subclass
 AssertionError source must be None for ValueMutationNew | messages#while-dynamo-traces | .detach()
@@ -479,7 +481,7 @@ flex_attention: expected 4, got 2 | known_bugs#flex-attention-and-other-attentio
 func.grad ignores my backward | known_bugs#gradients-and-backward-passes | torch.compiler.disable
 Swin v2 on a CPU fails with 2.11 | known_bugs#inductorerror-cppcompileerror-triton | right with 2.9
 wrong gradients of chained norms, CUDA | known_bugs#gradients-and-backward-passes | mix_order_reduction
-compile() unexpected keyword 'optimizer' | messages#in-the-call-or-in-a-setting | keras's
+compile() unexpected keyword 'optimizer' | messages#keras-torchscript-fx | keras's
 NoValidChoicesError | libraries#flex-attention-block-masks | pad them to 128
 LoRA with dropout and checkpointing fails | libraries#lora-adapters-peft | lora_dropout=0
 nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
@@ -509,7 +511,7 @@ x[i.item()] breaks | causes/gb0124#item-float-int-of-a-tensor | i[None]
 x[x.argmax()] breaks | causes/gb0033#x-i-with-a-computed-index-such-as-x-x-argmax | argmax()[None]
 Could not guard on Eq(u0, 1), attention on x[mask] | causes/gb0124#a-decision-on-a-number-from-item | attn_mask
 pending, uninvoked backwards | gpu#tensor-output-overwritten-by-a-subsequent-run | nothing is replayed
-an error in the second run only, cache | messages#files-caches-workers | delete the folder
+an error in the second run only, cache | messages_kernels#files-and-caches | delete the folder
 AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | logs each hit
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
@@ -585,9 +587,9 @@ load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft |
 can unsloth's compiling be switched off? | libraries#i-never-called-torch-compile | UNSLOTH_COMPILE_DISABLE=1
 xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
 an operator of TORCH_LIBRARY breaks | escape_hatches#custom-operators-one-opaque-operation | CompositeImplicitAutograd
-SingleProcess AUTOTUNE benchmarking takes | messages#warnings-that-are-not-errors | lists the kernels that it timed
+SingleProcess AUTOTUNE benchmarking takes | messages_warnings#kernels-autotuning | lists the kernels that it timed
 max-autotune is slower than the default | cost#which-mode | usually to blame
-wrong number of dimensions in assert_size_stride | messages#custom-operators | skip_all_guards_unsafe
+wrong number of dimensions in assert_size_stride | messages_kernels#inductor-generated-code | skip_all_guards_unsafe
 gaussian_nll_loss under fullgraph=True | common_breaks#functions-of-pytorch-that-break | var.clamp
 lstsq in a compiled function | common_breaks#functions-of-pytorch-that-break | torch.linalg.qr
 different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | make a backend function once
@@ -608,21 +610,21 @@ torch_scatter: its data is not allocated yet | libraries#graph-networks-pyg | to
 AsyncCollectiveTensor compiles again | training#tensor-parallel-parallelize-module | wait_tensor
 DebugMode is on, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled
 one rank's TORCH_LOGS, srun | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | SLURM_PROCID
-two losses of one compiled call: backward a second time | messages#gradients-inference-mode | frees. Add the losses
-convert all Tensors to FakeTensors first | messages#while-dynamo-traces | combined with a fake one
+two losses of a call: backward a second time | messages_training#backward-passes-inference-mode | frees. Add the losses
+convert all Tensors to FakeTensors first | messages#fake-tensors-types-devices | combined with a fake one
 A callable function is expected, but Tensor is provided | messages#in-the-call-or-in-a-setting | the result of a call
 RuntimeError: u0 <= 2 | messages#sizes-and-numbers | torch._check(n < 3)
-index out of bounds: 0 <= tmp7 < 3L | messages#generated-code-triton | cross_entropy
-Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?) | messages#generated-code-triton | --gpu-only
+index out of bounds: 0 <= tmp7 < 3L | messages_kernels#inductor-generated-code | cross_entropy
+Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?) | messages_kernels#triton-and-the-gpu | --gpu-only
 ComfyUI with compile works once, the second run fails | libraries#comfyui | memory is short
 CompiledKernel has no attribute launch_enter_hook | in_a_notebook#no-gpu-no-compiler-no-triton | one that is too new
 tcc.exe returned non-zero exit status 1 | in_a_notebook#no-gpu-no-compiler-no-triton | include
 torch.compile inside a custom operator | escape_hatches#custom-operators-one-opaque-operation | call a compiled function
 mixed precision in an autograd.Function: custom_fwd | training#what-breaks-in-training-code | custom_bwd
-uid not found in a container | messages#files-caches-workers | TORCHINDUCTOR_CACHE_DIR
-BrokenProcessPool while compiling | messages#files-caches-workers | COMPILE_THREADS=1
-Inference tensors cannot be saved for backward | messages#gradients-inference-mode | outside of the mode
-is_key_in_tls AssertionError with reduce-overhead | messages#cuda-graphs | from one thread
+uid not found in a container | messages_kernels#files-and-caches | TORCHINDUCTOR_CACHE_DIR
+BrokenProcessPool while compiling | messages_kernels#worker-processes | COMPILE_THREADS=1
+Inference tensors cannot be saved for backward | messages_training#backward-passes-inference-mode | outside of the mode
+is_key_in_tls AssertionError with reduce-overhead | messages_kernels#cuda-graphs | from one thread
 compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder-all-but-the-head | as they are
 what does shapes_spec of torch.compile do? | settings#arguments-of-torch-compile | ShapeVar
 TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | not make faster
@@ -632,7 +634,7 @@ which pass is it? bisect | errors#backendcompilerfailed-the-graph-is-right-the-b
 torch.compile in a Docker image | recipes#compile-in-a-container-docker-kubernetes | python3-dev
 skip a test where Dynamo is not supported | ci#skip-a-test-where-nothing-can-be-compiled | is_dynamo_supported
 compile is not a valid YOLO argument | libraries#ultralytics-yolo-missing-forward | 8.3.196
-Stale file handle in Triton's cache | messages#files-caches-workers | on a local disk
+Stale file handle in Triton's cache | messages_kernels#files-and-caches | on a local disk
 cl on a Windows runner | ci#slow-or-hanging-jobs | msvc-dev-cmd
 my class defines __getattribute__ | causes/gb0147 | is traced
 compile a LightningModule with FSDP | libraries#lightning-and-fabric | ModelParallelStrategy
@@ -696,13 +698,13 @@ max_seqlen_in_batch_kv == 31868 | libraries#flash-attn-xformers-sageattention | 
 the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg | a bug of 2.1
 does the cache notice that my code has changed? | compile_time#kept-on-disk-the-second-start | need not be deleted
 a warm cache, and still a second | compile_time#a-cache-that-does-not-work | this is normal
-PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | for a comment only
-Attempting to use a closed pool | messages#files-caches-workers | not started again
+PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | Remove that folder
+Attempting to use a closed pool | messages_kernels#worker-processes | not started again
 TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | they print nothing
 what is compiled right now? | logs#progress-see-what-is-being-compiled-while-it-runs | looks as if it hangs
 LayerNorm on a Mac | known_bugs#windows-macos-rocm | by more than the values themselves
 Invalid NaN comparison | known_bugs#inductorerror-cppcompileerror-triton | from sympy
-custom operator: the return from backward has another structure | messages#custom-operators | no defaults
+the return from backward has another structure | messages_kernels#custom-operators-the-definition | no defaults
 accuracy drops in training | cost#results-that-differ | train twice eagerly
 iresnet: inference gains, training does not | cost#slower-than-eager-how-to-read-the-figures | the backward pass
 a loaded mega cache has no effect | compile_time#kept-on-disk-the-second-start | only these first calls
@@ -714,15 +716,15 @@ how to get it to run on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | t
 SparseTensor, ind2ptr | libraries#graph-networks-pyg | neither package has fake kernels
 module 'torch' has no attribute 'compiler' | in_a_notebook#no-gpu-no-compiler-no-triton | with 2.1
 FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
-onnx export: this is step 1/3 | messages#torch-export-torch-onnx-export | Exception summary
-No ONNX function found for aten._linalg_svd | messages#torch-export-torch-onnx-export | custom_translation_table
-Could not extract specialized integer | messages#torch-export-torch-onnx-export | x[mask].shape[0]
-export: Guard failed: x.size()[0] == 4 | messages#torch-export-torch-onnx-export | takes the sizes of the example only
-export of a function with NumPy inside | messages#torch-export-torch-onnx-export | strict=True
+onnx export: this is step 1/3 | messages_export#torch-onnx-export | Exception summary
+No ONNX function found for aten._linalg_svd | messages_export#torch-onnx-export | custom_translation_table
+Could not extract specialized integer | messages_export#sizes-dynamic-shapes | x[mask].shape[0]
+export: Guard failed: x.size()[0] == 4 | messages_export#sizes-dynamic-shapes | of the example only
+export of a function with NumPy inside | messages_export#what-forward-changes | strict=True
 a hook registered in forward | training#a-hook-that-never-runs | GB0467
 my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
-modified by an inplace operation | messages#gradients-inference-mode | even if the loss does not use it
-a KV cache, and backward fails a second time | messages#gradients-inference-mode | kept with its graph
+modified by an inplace operation | messages_training#backward-passes-inference-mode | even if the loss does not use it
+a KV cache, and backward fails a second time | messages_training#backward-passes-inference-mode | kept with its graph
 text classification on a CPU is slow | cost#on-a-cpu-no-gain-threads-no-grad | Pad to a few lengths
 Tried to use data-dependent value: torch.onnx | messages#sizes-and-numbers | only a break
 unsupported builtin: isinstance with an ABC | common_breaks#messages-of-earlier-releases | an abstract class
@@ -734,12 +736,12 @@ PEFT: the adapter makes the compiled model slower | libraries#lora-adapters-peft
 two compilations per block when training LoRA | libraries#lora-adapters-peft | requires_grad_()
 a compiled model builds a 4D attention mask | libraries#transformers | rules out the fastest kernels
 max-autotune is extremely slow, the batch size changes | cost#which-mode | tries kernels again
-no kernel image is available for execution | messages#generated-code-triton | get_arch_list
+no kernel image is available for execution | messages_kernels#triton-and-the-gpu | get_arch_list
 Expect query and key/value to have the same number of heads | libraries#flex-attention-block-masks | enable_gqa=True
 flex_attention: power of 2 shared query heads | libraries#flex-attention-block-masks | FORCE_USE_FLEX_ATTENTION
-max_autotune_gemm_backends TRITON fails for a convolution | messages#generated-code-triton | keep `ATEN`
+max_autotune_gemm_backends TRITON fails for a convolution | messages_kernels#inductor-generated-code | keep `ATEN`
 a loop that fills a tensor step by step is slow | compile_time#slow-to-compile-loops-many-shapes | torch.stack
-checkPoolLiveAllocations with max-autotune in ComfyUI | messages#cuda-graphs | --disable-cuda-malloc
+checkPoolLiveAllocations with max-autotune in ComfyUI | messages_kernels#cuda-graphs | --disable-cuda-malloc
 how to turn compiling off in CSM | libraries#programs-with-a-switch-timm-torchtune-axolotl | NO_TORCH_COMPILE=1
 how do I compile a NequIP model? | libraries#programs-with-a-switch-timm-torchtune-axolotl | in the configuration
 every new prompt length compiles the prefill | where_to_compile#generate | pad_to_multiple_of
@@ -748,10 +750,10 @@ a recomputation takes another graph | training#checkpointerror-a-compiled-block-
 save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
 torch.compile inside my own backend | cost#which-backend-one-of-your-own | compile_fx(graph, inputs)
 'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
-'NoneType' object has no attribute 'store_cubin' | messages#generated-code-triton | do without
+'NoneType' object has no attribute 'store_cubin' | messages_kernels#triton-and-the-gpu | do without
 scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pybind-cuda-kernels | as in PyTorch's tutorial
 does torchsparse work, and its gradients? | libraries#scipy-opencv-pybind-cuda-kernels | keeps its gradients
-int(round(np.floor(3.1))) raises TorchRuntimeError | messages#while-dynamo-traces | a number of NumPy is an array
+int(round(np.floor(3.1))) raises TorchRuntimeError | messages#fake-tensors-types-devices | a number of NumPy is an array
 reduce-overhead with dynamic padding: 9 distinct sizes | gpu#each-size-is-recorded-again-slow-calls-memory | Pad batches
 metrics stay frozen with EMA weights | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 what does --enforce-eager do? | libraries#vllm-sglang | saves start-up time
@@ -772,9 +774,9 @@ reduce-overhead trains worse on ROCm | cost#results-that-differ | be reproduced 
 torch.prod and fmin differ in my comparison | cost#results-that-differ | its own copy
 all gradients become NaN on an H100 with bf16 | cost#where-does-nan-come-from | enable_cudnn_sdp
 an assert is ignored after a print | known_bugs#wrong-results | is false does not raise
-UserWarning about torch._utils from my optimizer | messages#warnings-that-are-not-errors | calls an old name
-AssertionError: not bool like VR[1.0, 1.0] | messages#generated-code-triton | A bug of inductor
-fold fails in inductor with an AssertionError | messages#generated-code-triton | within a release or two
+UserWarning about torch._utils from my optimizer | messages_warnings#breaks-and-recompiles | calls an old name
+AssertionError: not bool like VR[1.0, 1.0] | messages_kernels#inductor-generated-code | A bug of inductor
+fold fails in inductor with an AssertionError | messages_kernels#inductor-generated-code | within a release or two
 LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls as it is
 autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
@@ -782,7 +784,7 @@ does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compil
 Torch not compiled with XPU enabled | in_a_notebook#no-gpu-no-compiler-no-triton | PyTorch for your device
 Arc A770: MODULE_BUILD_FAILURE | in_a_notebook#no-gpu-no-compiler-no-triton | more registers
 a cache of rotary embeddings is overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | keeps in an attribute
-complex numbers of Qwen Image fail at random | messages#warnings-that-are-not-errors | fail now and then
+complex numbers of Qwen Image fail at random | messages_warnings#precision-and-the-gpu | fail now and then
 CP 32 and torch.compile hang | training#tensor-parallel-parallelize-module | 32 ranks
 compile or AMP: which gains more? | cost#how-much-faster-will-it-be | can be combined
 aten::_conj() found type 'complex' | messages#messages-that-only-older-releases-raise | x * 1j
@@ -801,7 +803,80 @@ channels_last: convert the model myself? | cost#how-much-faster-will-it-be | whe
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
 ComfyUI-GGUF: Partial torch compile only | libraries#comfyui | run eagerly
+Could not find schema for mylib::op (package) | messages_export#aotinductor-aot-compile-files | import the module
+AOTI: API call failed at model_container | messages_export#aotinductor-aot-compile-files | AOTI_RUNTIME_CHECK_INPUTS
+fake tensor in the exported program's constants | messages_export#what-forward-changes | torch.no_grad()
+Mutating module attribute hw during export (YOLOX) | messages_export#what-forward-changes | Return the value
+DynamicCache in output, which is not a known type | messages_export#arguments-and-results | DynamoExporter
+tracing inferred a static shape, ONNX batch size | messages_export#sizes-dynamic-shapes | x.view(x.shape[0], 3)
+set_runtime_stats_and_log of class Logger (accelerate) | messages_training#ddp-distributeddataparallel | inside it
+fullgraph=True found no compiled frames | messages#stances-limits-fullgraph-true | remembers
+register_fake takes 1 positional argument | messages_kernels#custom-operators-fake-kernels | needs the parameters
+vmap: must override the setup_context staticmethod | messages_training#second-gradients-vmap | generate_vmap_rule
+vLLM: auto_functionalized was not removed | messages_kernels#inductor-generated-code | --enforce-eager
+Hardware limit: 232448 for benchmark choice | messages_warnings#kernels-autotuning | leaves it out
+a profiler shows cudaGraphLaunch only | cost#in-a-profile | start at once
+DTensor: aten.as_strided has no sharding strategy | messages_training#fsdp-dtensor-tensor-parallel | Return a copy
+Operator aten.ne.Tensor: no sharding strategy (FSDP) | messages_training#fsdp-dtensor-tensor-parallel | x.full_tensor()
+'_OpNamespace' object has no attribute | messages_kernels#custom-operators-the-definition | reinstall it
+not register a meta kernel directly | messages_kernels#custom-operators-the-definition | remove its `register_fake`
+We should not register a meta kernel | messages_kernels#custom-operators-the-definition | remove its `register_fake`
+Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside of what PyTorch
+torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | an attempt to capture
+Flash Attention: a non-deterministic algorithm | messages_warnings#precision-and-the-gpu | from run to run
+flex_attention: KeyError for a mask made of a tensor | libraries#flex-attention-block-masks | index the tensor once
+Error in dlopen of model.so, undefined symbol | messages_export#aotinductor-aot-compile-files | different libtorch
+torch.compile kills the system on a Strix Halo | known_bugs#windows-macos-rocm | Update PyTorch with its ROCm
+using FX to symbolically trace a dynamo-optimized function | messages#keras-torchscript-fx | the original function
+input tensor deallocate during graph recording | messages_kernels#cuda-graphs | without a mode
+torchrun: ChildFailedError, exitcode 1 | messages_training#ranks-that-fail-or-hang | launcher's summary
+TracerWarning: Converting a tensor to a boolean | messages_warnings#export-onnx-aotinductor | that the example took
+"Step 2" in a log | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | goes to the backend
+the folder of TORCH_TRACE is empty | logs#which-file-does-tlparse-take | Nothing was compiled
+UnsupportedOperatorError of the ONNX exporter | messages_export#torch-onnx-export | has no rule
 what speed-up can I expect in ComfyUI? | libraries#comfyui | 20 to 30%
+torch.compile of cross_entropy alone is slower | cost#slower-than-eager-how-to-read-the-figures | nothing to fuse
+the guards got slower with 2.12 | cost#slower-or-more-memory-since-an-update-of-pytorch | Cache Lookup
+swap LoRAs in diffusers without compiling | libraries#lora-adapters-peft | target_rank
+a policy of selective checkpointing is ignored | cost#out-of-memory-oom-only-when-compiled | aten.mm.out
+per-sample gradients and ensembles | training#a-gradient-of-a-gradient | belong inside
+none_dealloc after 4000 steps | errors#crashes-and-hangs | is never freed
+SourcelessBuilder.create does not know how to wrap a class | causes/gb0116 | Make the object outside
+async tensor parallel has no effect | training#tensor-parallel-parallelize-module | lose it without an error
+see the Triton code | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | Triton or C++
+is FlashAttention really used? | libraries#flash-attn-xformers-sageattention | raises an error if that kernel
+self.forward = torch.compile(self.forward) in __init__ | where_to_compile#torch-compile-above-a-method | one instance
+which backends are there? nvFuser, TVM | cost#which-backend-one-of-your-own | need their packages
+TensorRT or torch.compile: which is faster? | cost#which-backend-one-of-your-own | Measure both
+only the validation gets worse | cost#results-that-differ | which has the same weights
+the time left of my progress bar is wrong | compile_time#the-second-call-is-slow-too-warm-up | out of a benchmark
+compile in the background while the program runs | compile_time#while-you-change-code-wait-less | threading.Thread
+spectral_norm and pruning with torch.compile | training#what-breaks-in-training-code | orthogonal
+distillation: teacher or student? | training#what-breaks-in-training-code | compile each network
+%autoreload and a compiled function | in_a_notebook#a-cell-that-runs-again | compiles the new code
+vLLM fails in aot_compile | libraries#vllm-sglang | VLLM_USE_AOT_COMPILE=0
+random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | look whether they differ
+replace a layer after torch.compile | training#before-or-after-to-load-state-dict-deepcopy | the next call uses it
+a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value compiles again
+weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
+model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | a class with a
+cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | counts there as well
+I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
+another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
+how slow is a custom_op? | escape_hatches#custom-operators-one-opaque-operation | 12 µs
+the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
+single steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
+the DataLoader gets slow while compiling | compile_time#worker-processes | less those of
+the kernel dies when I compile | errors#crashes-and-hangs | Killed process
+compile a ControlNet | libraries#diffusers | in every step as well
+fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
+__closure__[1].cell_contents == 1 recompiles | recompiles#what-a-guard-says-in-pytorch-s-words | an inner function uses
+are coordinate_descent_tuning and conv_1x1_as_mm needed? | libraries#diffusers | measure each
+does compiling turn on TF32? | cost#how-much-faster-will-it-be | set_float32_matmul_precision
+autocast or bfloat16? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | needs no casts
+a BatchEncoding moved to the device in forward | libraries#transformers | move it before the call
+top-k sampling in compiled code | where_to_compile#generate | torch.multinomial
+the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-warm-up | restore them
 """
 
 
@@ -815,6 +890,7 @@ def _section(page: str, anchor: str) -> str:
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
     text = _cause_pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
     text = constructs.with_tables(known_bugs.with_lists(text))
+    text = _FOLDED.sub(r"\1\n", text)
     text = _HIDDEN.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
         return text

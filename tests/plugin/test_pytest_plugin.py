@@ -136,8 +136,8 @@ def run(pytester: pytest.Pytester, kernels: Path) -> Run:
 
     def run_on(module: str) -> pytest.RunResult:
         pytester.makepyfile(test_model=module)
-        done = warm_processes.run(kernels, ["-m", "pytest", *OPTIONS], cwd=pytester.path, env=dict(os.environ))
-        return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), 0.0)
+        process = warm_processes.run(kernels, ["-m", "pytest", *OPTIONS], cwd=pytester.path, env=dict(os.environ))
+        return pytest.RunResult(process.returncode, process.stdout.splitlines(), process.stderr.splitlines(), 0.0)
 
     return run_on
 

@@ -31,7 +31,7 @@ _ID = re.compile(r"gb(\d{4})\.html")
 
 @dataclass(frozen=True)
 class _Result:
-    """What two calls return, or the error that one raises."""
+    """The results of two calls, or the error that one raises."""
 
     value: Any = None
     error: Exception | None = None

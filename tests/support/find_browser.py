@@ -58,11 +58,11 @@ def _install(packages: list[list[str]]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install = ["apt-get", "-qq", "install", "--yes", "--no-install-recommends"]
     for command in (["apt-get", "-qq", "update"], *([*install, *names] for names in packages)):
-        done = subprocess.run(
+        process = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
-        if done.returncode:
-            print(done.stdout, file=sys.stderr)
+        if process.returncode:
+            print(process.stdout, file=sys.stderr)
             return
 
 

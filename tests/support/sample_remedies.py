@@ -91,8 +91,8 @@ def with_remedies(report: Report) -> Report:
             Remedy("m8", ["b2"], "library", "Put a custom operator around it", "edit", "not tried",
                    reason="the time limit of 60 s was reached"),
             Remedy("m9", ["b2"], "person", "Decide whether the statistics are needed", "person", "not tried",
-                   person="Whether the statistics must be printed in every step is for you to decide: a compiled "
-                   "function cannot print values while it runs."),
+                   person="Decide whether the statistics must be printed in every step: a compiled function cannot "
+                   "print values while it runs."),
             Remedy("m10", [], "marker", "Let `log_stats` be compiled", "edit", "works", frames=["3/0"],
                    edits=[Edit("s1", 18, 18, "def log_stats(x):", "def log_stats(x: Tensor):")],
                    evidence=Evidence("inductor", 1, None, ["values"], 4, 4, 2, 2)),

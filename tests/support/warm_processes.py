@@ -99,7 +99,7 @@ def run(folder: Path, command: list[str], **options: Any) -> subprocess.Complete
     folder : Path
         The folder that ``start`` was given.
     command : list of str
-        What follows ``python`` on a command line: a script, ``-m`` and a module, or ``-c`` and code; then arguments.
+        The words after ``python`` on a command line: a script, ``-m`` and a module, or ``-c`` and code; then arguments.
     **options
         ``cwd`` and ``env`` of :func:`subprocess.run`.
 
@@ -163,7 +163,7 @@ def run_proxy(folder: Path, command: list[str], for_fork: list[str]) -> None:
     folder : Path
         The folder that ``start`` was given.
     command : list of str
-        What follows ``python`` on a command line.
+        The words after ``python`` on a command line.
     for_fork : list of str
         Further arguments if the command runs in a fork.
     """
@@ -208,13 +208,13 @@ def _address(folder: Path) -> str:
 
 def load() -> None:
     """Load the modules with which processes start."""
-    for module in _MODULES:
-        importlib.import_module(module)
+    for name in _MODULES:
+        importlib.import_module(name)
     package = importlib.import_module("jupyter_graphbreak")
-    for found in pkgutil.walk_packages(package.__path__, "jupyter_graphbreak."):
-        if not found.name.endswith((".__main__", ".assistant_tools")):  # the latter loads a plugin of pytest
+    for module in pkgutil.walk_packages(package.__path__, "jupyter_graphbreak."):
+        if not module.name.endswith((".__main__", ".assistant_tools")):  # the latter loads a plugin of pytest
             with contextlib.suppress(ImportError):  # of an optional package
-                importlib.import_module(found.name)
+                importlib.import_module(module.name)
     templates = importlib.import_module("jupyter_graphbreak.views.html.environment").environment()
     for name in templates.list_templates():
         templates.get_template(name)

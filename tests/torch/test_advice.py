@@ -143,7 +143,7 @@ def test_advice_for_a_library_is_possible_for_its_user(library: ModuleType) -> N
     report, graph_break, texts = advice_for(lambda x: library.clip(x) + 1)
     assert graph_break.owner == "library"
     assert len(texts) == 1
-    assert texts == ["compile a part of the model that does not make this call, and report the break to the library"]
+    assert texts == ["compile a part of the model that does not run this line, and report the break to the library"]
     assert "torch.where" not in manual_step_of_break(report, graph_break)
 
 

@@ -40,8 +40,8 @@ def test_a_break_is_logged_at_a_higher_level_than_a_compilation(caplog: pytest.L
         jupyter_graphbreak.capture(on_event=callbacks.to_logging()),
     ):
         torch.compile(broken, backend="eager")(torch.ones(2))
-    found = [(record.levelname, record.getMessage().split()[0]) for record in caplog.records]
-    assert found == [("INFO", "Compiled"), ("WARNING", "Graph"), ("INFO", "Compiled")]
+    logged = [(record.levelname, record.getMessage().split()[0]) for record in caplog.records]
+    assert logged == [("INFO", "Compiled"), ("WARNING", "Graph"), ("INFO", "Compiled")]
 
 
 def test_tensorboard_gets_totals_and_sentences() -> None:
@@ -74,7 +74,7 @@ def test_tensorboard_gets_totals_and_sentences() -> None:
     assert [step for *_, step in written] == [1, 1, 1, 2, 2]
 
 
-def test_weights_and_biases_gets_totals_and_no_step_of_its_own() -> None:
+def test_weights_and_biases_gets_totals_but_no_step() -> None:
     logged: list[tuple[dict[str, float], bool]] = []
     receive = callbacks.to_wandb(types.SimpleNamespace(log=lambda numbers, commit: logged.append((numbers, commit))))
     for event in EVENTS:
@@ -113,12 +113,12 @@ def test_a_training_is_watched_after_its_warm_up(
     monkeypatch.setitem(sys.modules, module.partition(".")[0], types.ModuleType(module.partition(".")[0]))
     monkeypatch.setitem(sys.modules, module, stand_in)
     monkeypatch.delitem(vars(callbacks), name, raising=False)
-    made = getattr(callbacks, name)
-    assert getattr(callbacks, name) is made
-    assert issubclass(made, Base)
+    callback_class = getattr(callbacks, name)
+    assert getattr(callbacks, name) is callback_class
+    assert issubclass(callback_class, Base)
     events: list[Event] = []
-    callback = made(events.append, warm_up_steps=2)
-    assert pickle.loads(pickle.dumps(made(print, warm_up_steps=2)))._warm_up_steps == 2  # noqa: S301 - our own
+    callback = callback_class(events.append, warm_up_steps=2)
+    assert pickle.loads(pickle.dumps(callback_class(print, warm_up_steps=2)))._warm_up_steps == 2  # noqa: S301 - our own
     compiled = torch.compile(broken, backend="eager", dynamic=False)
     if name == "TransformersCallback":
         callback.on_train_begin(None, None, None)

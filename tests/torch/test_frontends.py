@@ -85,23 +85,23 @@ def by_hand(frontend: str, case: Any) -> ByHand:
     torch.nn.modules.module._global_buffer_registration_hooks.clear()  # a failed export of torch 2.9 leaves one
     backend, counted = counting()
     fn = case.make()
-    initial = held(fn)
+    initial = tensors_of(fn)
     random.seed(7)  # different from the seed of the calls
     try:
         program = captured(frontend, fn, case, backend)
         restore(fn, initial)  # capturing may run it
-        got = called(program, case.first, case.kwargs)
+        actual = called(program, case.first, case.kwargs)
     except Exception as error:  # noqa: BLE001
         return ByHand("raises", type(error).__name__, None)
     graphs = len(counted) if "compile" in frontend else 1
     eager = case.make()
-    wrong = not same(called(eager, case.first, case.kwargs), got)
+    wrong = not same(called(eager, case.first, case.kwargs), actual)
     refused, expected = None, None
     with contextlib.suppress(Exception):
         expected = called(eager, case.second, case.kwargs)
     try:
-        got = called(program, case.second, case.kwargs)
-        wrong = wrong or expected is None or not same(expected, got)
+        actual = called(program, case.second, case.kwargs)
+        wrong = wrong or expected is None or not same(expected, actual)
     except Exception as error:  # noqa: BLE001
         refused = type(error).__name__ if expected is not None else None
     if wrong:
@@ -109,7 +109,7 @@ def by_hand(frontend: str, case: Any) -> ByHand:
     return ByHand("refuses" if refused else "agrees", refused, graphs)
 
 
-def held(fn: Any) -> dict[str, torch.Tensor]:
+def tensors_of(fn: Any) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in fn.state_dict().items()} if isinstance(fn, torch.nn.Module) else {}
 
 
@@ -128,20 +128,20 @@ def copies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
 def called(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     torch.manual_seed(0)
     random.seed(0)
-    given, named = copies(args, kwargs)
+    args_copy, named = copies(args, kwargs)
     value = (
-        program(x=given[0], **named)
+        program(x=args_copy[0], **named)
         if isinstance(program, torch.jit.ScriptFunction) and named
-        else program(*given, **named)
+        else program(*args_copy, **named)
     )
     if hasattr(value, "__next__"):
         value = list(value)
-    return value, [tensor for tensor in given if isinstance(tensor, torch.Tensor)]
+    return value, [tensor for tensor in args_copy if isinstance(tensor, torch.Tensor)]
 
 
-def same(expected: Any, got: Any) -> bool:
+def same(expected: Any, actual: Any) -> bool:
     try:
-        torch.testing.assert_close(got, expected, equal_nan=True)
+        torch.testing.assert_close(actual, expected, equal_nan=True)
     except AssertionError:
         return False
     return True
@@ -174,12 +174,14 @@ def test_every_verdict_agrees_with_running_the_front_end_by_hand(name: str) -> N
     case = CASES[name]
     verdicts = compare_frontends(case.make(), *case.first, also=[case.second], **case.kwargs)
     for frontend in FRONTENDS:
-        hand = by_hand(frontend, case)
+        expected = by_hand(frontend, case)
         verdict = verdicts[frontend]
         agrees = {"captures", "breaks", "eager"}
         outcome = "agrees" if verdict.outcome in agrees else verdict.outcome
         error = verdict.raised.type if verdict.raised is not None else None
-        assert (outcome, error, verdict.graphs) == (hand.outcome, hand.error, hand.graphs), f"{frontend}: {verdict}"
+        assert (outcome, error, verdict.graphs) == (expected.outcome, expected.error, expected.graphs), (
+            f"{frontend}: {verdict}"
+        )
     assert verdicts["torch.compile"].breaks == case.breaks
 
 
@@ -386,12 +388,12 @@ def test_hostile_errors_and_values_stay_text() -> None:
 def test_user_function_module_and_settings_do_not_change() -> None:
     module = CASES["module_in_training"].make()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    given = torch.ones(4, 3)
+    argument = torch.ones(4, 3)
     random.seed(5)
     torch.manual_seed(5)
     states = (random.getstate(), torch.get_rng_state().tolist(), list(warnings.filters), torch.is_grad_enabled())
     names = set(module.__dict__)
-    compare_frontends(module, given)
+    compare_frontends(module, argument)
     assert states == (
         random.getstate(),
         torch.get_rng_state().tolist(),
@@ -401,7 +403,7 @@ def test_user_function_module_and_settings_do_not_change() -> None:
     assert module.training
     assert set(module.__dict__) == names
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
-    assert torch.equal(given, torch.ones(4, 3))
+    assert torch.equal(argument, torch.ones(4, 3))
 
 
 @pytest.mark.exhaustive
@@ -423,9 +425,9 @@ def test_copied_calls_share_the_unchanged_memory_of_their_arguments() -> None:
 
     net, x = torch.nn.Linear(512, 512), torch.ones(1, 512)
     copied = frontends.copy_for_comparison(loss, Arguments(net, x), [])
-    (twin,), (inputs,) = copied.twins, copied.inputs
-    assert twin.original() is net.weight
-    assert inputs.args[0].weight.data_ptr() == twin.kept.data_ptr()
+    (storage_copy,), (inputs,) = copied.storage_copies, copied.inputs
+    assert storage_copy.original() is net.weight
+    assert inputs.args[0].weight.data_ptr() == storage_copy.storage.data_ptr()
 
 
 def test_comparison_converts_to_json() -> None:
@@ -458,12 +460,12 @@ def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: s
 
     fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # so that it counts as an internal error
     monkeypatch.setattr(f"jupyter_graphbreak.experiments.frontends.{function}", fail)
-    found = compare_frontends(lambda x: x + 1, torch.ones(2))
-    assert not found.verdicts
-    assert found.diagnostics
-    assert all("(RuntimeError: broken)" in note.message for note in found.diagnostics)
-    assert "RuntimeError: broken" in found.to_text()
-    assert "RuntimeError: broken" in found.to_html()
+    comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
+    assert not comparison.verdicts
+    assert comparison.diagnostics
+    assert all("(RuntimeError: broken)" in note.message for note in comparison.diagnostics)
+    assert "RuntimeError: broken" in comparison.to_text()
+    assert "RuntimeError: broken" in comparison.to_html()
 
 
 @pytest.mark.exhaustive
@@ -475,13 +477,15 @@ def test_failed_examination_of_one_front_end_leaves_the_others(monkeypatch: pyte
             raise RuntimeError("broken")
         return examined(self, *args)
 
-    whole = compare_frontends(lambda x: x + 1, torch.ones(2))
+    full_comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
     monkeypatch.setattr(Examination, "_run_first_input", fail_once)
-    found = compare_frontends(lambda x: x + 1, torch.ones(2))
-    expected = [verdict.frontend for verdict in whole.verdicts if verdict.frontend != "torch.fx.symbolic_trace"]
-    assert [verdict.frontend for verdict in found.verdicts] == expected
-    assert len(expected) == len(whole.verdicts) - 1
-    (note,) = found.diagnostics
+    comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
+    expected = [
+        verdict.frontend for verdict in full_comparison.verdicts if verdict.frontend != "torch.fx.symbolic_trace"
+    ]
+    assert [verdict.frontend for verdict in comparison.verdicts] == expected
+    assert len(expected) == len(full_comparison.verdicts) - 1
+    (note,) = comparison.diagnostics
     assert "while examining torch.fx.symbolic_trace (RuntimeError: broken)" in note.message
 
 

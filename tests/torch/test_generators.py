@@ -92,8 +92,8 @@ def matches(x: torch.Tensor, _: str) -> torch.Tensor:
 
 def makes_a_folder(x: torch.Tensor, _: str) -> torch.Tensor:
     y = x + 1
-    with tempfile.TemporaryDirectory() as made:
-        os.listdir(made)  # noqa: PTH208
+    with tempfile.TemporaryDirectory() as folder:
+        os.listdir(folder)  # noqa: PTH208
     return y * 2
 
 

@@ -69,11 +69,11 @@ def facts(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
 def live_and_logged(kernels: Path, folder: Path, name: str) -> tuple[Report, Report]:
     """Run a program with watching and a log; return the report of the run and the report of the log."""
     program = HERE.parent / "programs" / f"{name}.py"
-    done = warm_processes.run(kernels, ["-c", LIVE, str(program), str(folder)], cwd=folder, env=dict(os.environ))
-    assert done.returncode == 0, done.stderr
+    process = warm_processes.run(kernels, ["-c", LIVE, str(program), str(folder)], cwd=folder, env=dict(os.environ))
+    assert process.returncode == 0, process.stderr
     logged = read_trace(folder)
     assert isinstance(logged, Report)
-    return Report.from_json(done.stdout.rpartition("\n")[2]), logged
+    return Report.from_json(process.stdout.rpartition("\n")[2]), logged
 
 
 needs_skips = pytest.mark.skipif(

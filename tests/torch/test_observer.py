@@ -61,13 +61,13 @@ def test_a_hook_is_in_no_traceback(observer: Observer, look: Any) -> None:
     def refuses(number: int) -> None:
         raise ValueError(number) from KeyError("cause")
 
-    def caller(function: Any, *given: Any) -> list[tuple[str, int | None]]:
+    def caller(function: Any, *arguments: Any) -> list[tuple[str, int | None]]:
         with pytest.raises(Exception) as caught:  # noqa: PT011 - the same for both
-            function(*given)
+            function(*arguments)
         return [(entry.name, entry.lineno) for entry in traceback.extract_tb(caught.value.__traceback__)]
 
-    for function, given in ((refuses, (1,)), (refuses, ()), (int, ("x",))):
-        assert caller(watched(function, observer, on_error=look), *given) == caller(function, *given)
+    for function, arguments in ((refuses, (1,)), (refuses, ()), (int, ("x",))):
+        assert caller(watched(function, observer, on_error=look), *arguments) == caller(function, *arguments)
 
 
 def test_a_missing_variable_does_not_lose_the_start_of_a_frame(observer: Observer, emitted: list[Addition]) -> None:
@@ -142,8 +142,8 @@ def test_a_run_with_this_torch_has_all_variables() -> None:
     torch._dynamo.reset()
     with recorder.record() as recording:
         torch.compile(breaks, backend="eager")(torch.ones(2))
-    said = [record.data["message"] for record in recording.records if record.kind == Note.kind]
-    assert not [message for message in said if "has no variable" in message]
+    messages = [record.data["message"] for record in recording.records if record.kind == Note.kind]
+    assert not [message for message in messages if "has no variable" in message]
 
 
 @pytest.mark.parametrize(("owner", "name"), [(WatchedCall, "__init__"), (Observer, "observe")])

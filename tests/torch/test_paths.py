@@ -80,8 +80,8 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
 
     report = watch(call)
     line = first.__code__.co_firstlineno
-    asked = marked_lines(questions.compiled_here, "asks")
-    assert [path.location.line for path in report.paths if path.location] == asked * 2
+    lines_that_ask = marked_lines(questions.compiled_here, "asks")
+    assert [path.location.line for path in report.paths if path.location] == lines_that_ask * 2
     decided = [
         (path.branch.line, [at.line for at in path.lines], [at.line for at in path.skipped])
         for path in report.paths
@@ -110,8 +110,8 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
 )
 def test_the_report_says_what_the_answer_changes(name: str, effect: str) -> None:
     function = getattr(questions, name)
-    (asks,) = marked_lines(function, "asks")
-    assert effect.format(*range(asks, asks + 5)) in " ".join(watch(function).to_text().split())
+    (first_line,) = marked_lines(function, "asks")
+    assert effect.format(*range(first_line, first_line + 5)) in " ".join(watch(function).to_text().split())
 
 
 def test_libraries_that_ask() -> None:
@@ -126,8 +126,8 @@ def test_libraries_that_ask() -> None:
     with jupyter_graphbreak.capture() as run:
         compiled()
     names = {source.id: source.name for source in run.report.sources}
-    asking = {names[path.location.source] for path in run.report.paths if path.location is not None}
-    assert "optimizer.py" in asking
+    asking_files = {names[path.location.source] for path in run.report.paths if path.location is not None}
+    assert "optimizer.py" in asking_files
     assert all(path.function.startswith("torch.compiler.") for path in run.report.paths)
 
 

@@ -21,7 +21,7 @@ SCALE = 1
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _discard_compiled_code() -> Iterator[None]:
     torch.compiler.reset()
     yield
     torch.compiler.reset()
@@ -67,8 +67,8 @@ def test_sizes_flags_and_names_that_vary_together_are_all_named() -> None:
     assert stories["causal: False -> True"][1] == ["if causal:"]
     assert stories["name: 'head2', 'head3', 'head1'"][1] == ['if name == "head1":']
     for guard, name in (("causal", "causal: False -> True"), ("name", "name: 'head2', 'head3', 'head1'")):
-        having = sum(any(r.guard.startswith(guard) for r in recompile.reasons) for recompile in report.recompiles)
-        assert stories[name][0] == f"{having} of {total} times"
+        count = sum(any(r.guard.startswith(guard) for r in recompile.reasons) for recompile in report.recompiles)
+        assert stories[name][0] == f"{count} of {total} times"
 
 
 def total_of_rows(x: Any) -> Any:

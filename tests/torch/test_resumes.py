@@ -71,14 +71,14 @@ def number_after(x: torch.Tensor) -> int:
     return 5
 
 
-def test_one_compiled_by_an_earlier_run_may_have_run() -> None:
+def test_a_resume_function_that_an_earlier_run_compiled_may_have_run() -> None:
     same_after(ONES)
     shown = wording(recorded(lambda: same_after(DOUBLES)))
     assert shown.text.endswith("in same_after (compiled before this run)")
     assert shown.card == shown.table == ["compiled before this run"]
 
 
-def test_one_without_tensors_runs_eagerly() -> None:
+def test_a_resume_function_without_tensors_runs_eagerly() -> None:
     shown = wording(recorded(lambda: number_after(ONES)))
     words = "ran eagerly" if REPORTS_SKIPS else "not known if it ran"
     assert shown.text.endswith(f"in number_after ({words})")
@@ -92,7 +92,7 @@ def test_a_branch_not_taken_is_not_reached() -> None:
     assert shown.card == shown.table == [words]
 
 
-def test_one_that_may_run_eagerly_because_of_an_earlier_run_is_unknown() -> None:
+def test_a_resume_function_that_may_run_eagerly_because_of_an_earlier_run_is_unknown() -> None:
     branch(ONES)
     shown = wording(recorded(lambda: branch(DOUBLES)))
     assert shown.text.endswith("the other branch may have run")
@@ -159,14 +159,14 @@ def nested(function: Callable[[torch.Tensor], object], *inputs: torch.Tensor) ->
     return recorded(run)
 
 
-def fates(report: Report) -> list[tuple[str, list[str], str | None]]:
+def frames_of_resumes(report: Report) -> list[tuple[str, list[str], str | None]]:
     """Return the function, the graphs and the reason for the missing frame of each resume function."""
     return [(resume.function, resume.graphs, resume.no_frame) for resume in report.resumes]
 
 
-def test_nested_ones_are_in_the_graph_of_their_callers_resume_function() -> None:
+def test_nested_resume_functions_are_in_the_graph_of_their_callers_resume_function() -> None:
     report = nested(root, ONES)
-    assert fates(report) == [
+    assert frames_of_resumes(report) == [
         ("leaf", ["B"], "inlined"), ("middle", ["B"], "inlined"), ("root", ["B"], None),
         ("leaf", ["C"], "inlined"), ("middle", ["C"], "inlined"), ("root", ["C"], None),
     ]  # fmt: skip
@@ -175,22 +175,22 @@ def test_nested_ones_are_in_the_graph_of_their_callers_resume_function() -> None
     assert "compiled with its caller" in report.to_html()
 
 
-def test_nested_ones_of_a_branch_not_taken_are_not_reached() -> None:
+def test_nested_resume_functions_of_a_branch_not_taken_are_not_reached() -> None:
     words = "not reached" if REPORTS_SKIPS else None
-    assert fates(nested(choosing, ONES)) == [
+    assert frames_of_resumes(nested(choosing, ONES)) == [
         ("either", ["B"], "inlined"), ("choosing", ["B"], None), ("either", [], words), ("choosing", [], words),
     ]  # fmt: skip
     torch._dynamo.reset()
-    both = fates(nested(choosing, ONES, -ONES))
+    both = frames_of_resumes(nested(choosing, ONES, -ONES))
     assert both[2:] == [("either", ["C"], "inlined"), ("choosing", ["C"], None)]
 
 
-def test_nested_ones_of_a_function_that_calls_itself() -> None:
+def test_nested_resume_functions_of_a_function_that_calls_itself() -> None:
     inlined, own = ("again", ["A"], "inlined"), ("again", ["A"], None)
-    assert fates(nested(again, ONES)) == [inlined, inlined, own]
+    assert frames_of_resumes(nested(again, ONES)) == [inlined, inlined, own]
 
 
-def test_nested_ones_without_a_graph_are_not_reported_as_compiled() -> None:
+def test_nested_resume_functions_without_a_graph_are_not_reported_as_compiled() -> None:
     report = nested(number_from, ONES)
     assert [resume.function for resume in report.resumes] == ["number_of", "number_from"]
     for resume in report.resumes:
@@ -199,7 +199,8 @@ def test_nested_ones_without_a_graph_are_not_reported_as_compiled() -> None:
 
 
 def test_without_nesting_every_resume_function_has_a_frame() -> None:
-    assert {fate for _, _, fate in fates(recorded(lambda: torch.compile(root, backend="eager")(ONES)))} == {None}
+    report = recorded(lambda: torch.compile(root, backend="eager")(ONES))
+    assert {resume.no_frame for resume in report.resumes} == {None}
 
 
 def test_the_line_is_right_after_a_test_for_none() -> None:

@@ -228,7 +228,7 @@ def test_setting_and_its_scope(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_if_is_what_happens(name: str, tmp_path: Path) -> None:
+def test_stricter_settings_do_what_the_report_claims(name: str, tmp_path: Path) -> None:
     base = load(tmp_path, PROGRAMS[name], PLAIN)
     lines = {
         graph_break.id: graph_break.location.line for graph_break in base.breaks if graph_break.location is not None

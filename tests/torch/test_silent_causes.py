@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.compiled import mark_of_known_code
+from jupyter_graphbreak._torch_compat.compiled import state_of_known_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -298,12 +298,12 @@ def test_nothing_of_dynamo_outlives_its_reset() -> None:
     """The callback of Dynamo's reference to a code object fails after a reset, which Python would print."""
     code = compile("1", "here", "eval")
     torch._dynamo.convert_frame.input_codes.add(code)
-    mark = mark_of_known_code(code)
+    mark = state_of_known_code(code)
     assert mark is not None
     assert mark() is not None
     torch._dynamo.reset()
     assert mark() is None
-    assert mark_of_known_code(code) is None
+    assert state_of_known_code(code) is None
 
 
 def test_saving_a_compiled_module_is_noted_once_for_each_line() -> None:

@@ -272,8 +272,8 @@ def test_work_that_a_run_submits_to_threads_of_multiprocessing_belongs_to_it(met
     original = vars(Pool)["_map_async"]
 
     def submit(function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-        given: Any = {"apply": (ONES,), "starmap": [(ONES,)]}.get(method, [ONES])
-        result: Any = getattr(pool, method)(function, given)
+        arguments: Any = {"apply": (ONES,), "starmap": [(ONES,)]}.get(method, [ONES])
+        result: Any = getattr(pool, method)(function, arguments)
         result = result.get() if method == "map_async" else result
         return [result] if method == "apply" else list(result)
 
@@ -533,16 +533,16 @@ def test_the_filters_apply_to_other_threads_during_a_trial(action: Any, expected
 def test_standard_streams_of_other_threads_are_theirs_during_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
     with Worker() as worker:
         with sandboxed(), redirect_thread_streams(written := io.StringIO(), io.StringIO()):
-            kept = sys.stdout
+            stdout = sys.stdout
             sys.stdout.write("ours\n")
             sys.__stdout__.write("ours, to the console\n")  # type: ignore[union-attr]
             worker(lambda: print("theirs"))  # noqa: T201
-            assert kept.encoding.lower() == "utf-8"
+            assert stdout.encoding.lower() == "utf-8"
             assert worker(lambda: sys.stdout.fileno is not None)
-        worker(lambda: kept.write("theirs, later\n"))
+        worker(lambda: stdout.write("theirs, later\n"))
     assert written.getvalue() == "ours\nours, to the console\n"
     assert capsys.readouterr().out == "theirs\ntheirs, later\n"
-    assert not isinstance(sys.stdout, type(kept))
+    assert not isinstance(sys.stdout, type(stdout))
 
 
 def test_a_trial_breaks_where_the_program_writes_to_a_standard_stream() -> None:
@@ -560,8 +560,8 @@ def test_a_trial_breaks_where_the_program_writes_to_a_standard_stream() -> None:
 
 def test_a_kept_stream_writes_to_the_original_stream_after_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
     with redirect_thread_streams(io.StringIO(), io.StringIO()):
-        kept = sys.stdout
-    print("afterwards", file=kept)
+        stdout = sys.stdout
+    print("afterwards", file=stdout)
     assert capsys.readouterr().out == "afterwards\n"
 
 

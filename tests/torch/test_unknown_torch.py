@@ -62,7 +62,7 @@ def run() -> tuple[torch.Tensor, Report]:
     return result, build_report(recording.records)
 
 
-def doubts(report: Report) -> list[str]:
+def warnings_and_errors(report: Report) -> list[str]:
     """Return the warnings and errors of the report."""
     return [note.message for note in report.diagnostics if note.level in {"warning", "error"}]
 
@@ -74,7 +74,7 @@ def check_result(result: torch.Tensor) -> None:
 def test_this_torch_causes_no_warnings() -> None:
     result, report = run()
     check_result(result)
-    assert doubts(report) == []
+    assert warnings_and_errors(report) == []
     assert (report.summary.breaks, report.summary.graphs, report.summary.frames) == (1, 2, 2)
 
 
@@ -102,7 +102,7 @@ def test_a_hooked_function_is_missing(module: str, name: str, monkeypatch: pytes
     (rename if by_name else hide)(monkeypatch, module, name)
     result, report = run()
     check_result(result)
-    missing = [message for message in doubts(report) if "Not available in this PyTorch" in message]
+    missing = [message for message in warnings_and_errors(report) if "Not available in this PyTorch" in message]
     assert missing
     assert all(name in message and "\n" not in message for message in missing)
     assert report.summary.breaks == 1
@@ -121,7 +121,7 @@ def test_a_hooked_function_takes_other_arguments(name: str, monkeypatch: pytest.
     check_result(result)
     assert report.summary.breaks == 1
     if name == "log_dynamo_start":
-        assert any("Watching failed at" in message for message in doubts(report))
+        assert any("Watching failed at" in message for message in warnings_and_errors(report))
 
 
 def test_the_trace_has_a_different_logger(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_the_trace_has_a_different_logger(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(recorder, "trace_logger", lambda: other)
     result, report = run()
     check_result(result)
-    messages = doubts(report)
+    messages = warnings_and_errors(report)
     assert any(message.startswith("Frames recorded by the hooks: 2, by PyTorch's trace: 0.") for message in messages)
     assert any(
         message.startswith("Graph breaks recorded by the hooks: 1, by PyTorch's trace: 0.") for message in messages
@@ -143,7 +143,7 @@ def test_neither_hooks_nor_trace_see_a_frame(monkeypatch: pytest.MonkeyPatch) ->
     result, report = run()
     check_result(result)
     assert report.summary.frames == 0
-    assert any("Dynamo began 2 compilations" in message for message in doubts(report))
+    assert any("Dynamo began 2 compilations" in message for message in warnings_and_errors(report))
 
 
 def changed(records: list[Record], change: Callable[[dict[str, Any]], dict[str, Any]]) -> Report:
@@ -166,7 +166,7 @@ def test_an_entry_has_a_different_name(kind: str, doubt: str) -> None:
         recording.records,
         lambda envelope: {("renamed" if key == kind else key): value for key, value in envelope.items()},
     )
-    assert any(message.startswith(doubt) for message in doubts(report))
+    assert any(message.startswith(doubt) for message in warnings_and_errors(report))
 
 
 def test_the_metrics_are_empty() -> None:
@@ -176,7 +176,7 @@ def test_the_metrics_are_empty() -> None:
         recording.records,
         lambda envelope: {**envelope, **({"compilation_metrics": {}} if "compilation_metrics" in envelope else {})},
     )
-    assert any("lacks the outcomes of the frames" in message for message in doubts(report))
+    assert any("lacks the outcomes of the frames" in message for message in warnings_and_errors(report))
     assert [frame.outcome for frame in report.frames] == ["compiled", "compiled"]
     assert report.summary.errors == 0
 
@@ -216,7 +216,7 @@ def test_a_requirement_of_isolated_compilation_is_missing(
     ],
 )
 def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module_calls._frame_code.cache_clear()
+    module_calls._wrapper_code_template.cache_clear()
     module_calls._external_utils.cache_clear()
     hide(monkeypatch, module, name)
     faults: list[str] = []
@@ -227,16 +227,16 @@ def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monk
         assert torch.equal(model(ONES), expected)
     assert faults
     monkeypatch.undo()
-    module_calls._frame_code.cache_clear()
+    module_calls._wrapper_code_template.cache_clear()
     module_calls._external_utils.cache_clear()
     assert torch.nn.Module.__call__.__module__ == "torch.nn.modules.module"
 
 
-def call_compiled(*, as_cell: bool = False) -> tuple[Any, list[str]]:
+def call_compiled(*, is_cell: bool = False) -> tuple[Any, list[str]]:
     """Return the result of a call that is compiled for the report, and the internal errors."""
     faults: list[str] = []
     with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
-        return calls.cell_caller(lambda: breaks(ONES))() if as_cell else calls.route(breaks)(ONES), faults
+        return calls.cell_caller(lambda: breaks(ONES))() if is_cell else calls.route(breaks)(ONES), faults
 
 
 def without_module(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -256,7 +256,7 @@ def test_a_new_global_cannot_be_read_back(monkeypatch: pytest.MonkeyPatch) -> No
     for tracer in (tracers.InstructionTranslatorBase, tracers.InliningInstructionTranslator):
         if "_load_global" in vars(tracer):
             monkeypatch.delattr(tracer, "_load_global")
-    result, faults = call_compiled(as_cell=True)
+    result, faults = call_compiled(is_cell=True)
     check_result(result)
     assert faults == ["compiling the cell: this PyTorch cannot read back a new global"]
 
@@ -332,16 +332,16 @@ def test_the_trace_is_recorded_after_a_cell_reconfigures_logging() -> None:
         for known, was in disabled.items():
             known.disabled = was
     assert (report.summary.breaks, report.summary.graphs) == (1, 2)
-    assert doubts(report) == []
+    assert warnings_and_errors(report) == []
 
 
 def test_a_run_summary_of_an_earlier_version_causes_no_warnings() -> None:
     """Recordings of earlier versions do not say whether both trace and hooks were recorded."""
     with recorder.record() as recording:
         torch.compile(breaks, backend="eager")(ONES)
-    kept = [record for record in recording.records if record.kind != "dynamo_output_graph"]
-    older = [msgspec.structs.replace(record, envelope=without(record.envelope)) for record in kept]
-    assert doubts(build_report(older)) == []
+    records = [record for record in recording.records if record.kind != "dynamo_output_graph"]
+    older = [msgspec.structs.replace(record, envelope=without(record.envelope)) for record in records]
+    assert warnings_and_errors(build_report(older)) == []
 
 
 def without(envelope: dict[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_has_links_of_each_kind() -> None:
-    found = _LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert {Path(path or source).suffix for path, _, source in found} >= {".md", ".png"}
+    links = _LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert {Path(path or source).suffix for path, _, source in links} >= {".md", ".png"}
 
 
 def test_the_files_that_the_page_on_the_architecture_names_exist() -> None:

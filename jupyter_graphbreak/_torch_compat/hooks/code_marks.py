@@ -58,17 +58,18 @@ def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) ->
 
     def insert_marks(instructions: list[Any], _: dict[str, Any]) -> None:
         is_entered = False
-        marked: list[Any] = []  # in one pass: code that rebuilds large containers has tens of thousands of instructions
+        # In one pass: code that rebuilds large containers has tens of thousands of instructions.
+        new_instructions: list[Any] = []
         for instruction in instructions:
             if instruction.opname == "LOAD_GLOBAL" and str(instruction.argval).startswith(_RESUME_GLOBAL_PREFIX):
-                marked += call_of_mark("resumes")
+                new_instructions += call_of_mark("resumes")
             elif instruction.opname in {"RETURN_VALUE", "RETURN_CONST"}:
-                marked += call_of_mark("left")
-            marked.append(instruction)
+                new_instructions += call_of_mark("left")
+            new_instructions.append(instruction)
             if instruction.opname == "RESUME" and not is_entered:
-                marked += [*call_of_mark("entered"), *call_of_mark("marked")]
+                new_instructions += [*call_of_mark("entered"), *call_of_mark("marked")]
                 is_entered = True
-        instructions[:] = marked
+        instructions[:] = new_instructions
 
     result = transformation.transform_code_object(code, insert_marks)
     new_code: CodeType = result[0] if isinstance(result, tuple) else result

@@ -112,45 +112,45 @@ def watch_entries(
     observer = Observer(emit, add_time)
     seen: dict[Any, Any] = {}  # the values keep alive the objects whose ids are the keys
     frames: dict[CodeType, str] = {}
-    running = threading.local()
+    running_calls = threading.local()
 
-    def report_first(code: Any, entered: EnteredCall) -> None:
-        call = entered.call
+    def report_first(code: Any, entered_call: EnteredCall) -> None:
+        call = entered_call.call
         owner = code if isinstance(call, types.FunctionType) else getattr(call, "__self__", call)
-        key = id(code), id(owner), entered.modes
+        key = id(code), id(owner), entered_call.modes
         if key not in seen:
             seen[key] = code, owner
-            on_entry(entered)
+            on_entry(entered_call)
 
     def observation(call: WatchedCall) -> None:
         on_compiling()
         code = call.argument("code")
         wrapper = _calling_wrapper(call.caller)
-        if wrapper is not None and vars(running).get("entered") is not wrapper and not is_resume(code.co_name):
-            running.entered = wrapper  # functions called by the wrapper's compiled code are not entries
-            entered = _entered_call(code, call, wrapper)
-            frames.setdefault(code, entered.frame or "")
-            report_first(code, entered)
+        if wrapper is not None and vars(running_calls).get("entered") is not wrapper and not is_resume(code.co_name):
+            running_calls.entered = wrapper  # functions called by the wrapper's compiled code are not entries
+            entered_call = _entered_call(code, call, wrapper)
+            frames.setdefault(code, entered_call.frame or "")
+            report_first(code, entered_call)
 
     def report_calls(call: WatchedCall) -> None:
         wrapper = call.caller
         if wrapper.f_code.co_name != WRAPPER_NAME:
             return
-        calls = vars(running).setdefault("calls", [])
+        calls = vars(running_calls).setdefault("calls", [])
         if calls and calls[-1] is wrapper:
             calls.pop()
-            vars(running).pop("entered", None)
+            vars(running_calls).pop("entered", None)
             if not calls:
-                on_end(vars(running).pop("started"), wrapper.f_locals.get("result"))
+                on_end(vars(running_calls).pop("started"), wrapper.f_locals.get("result"))
             return
         calls.append(wrapper)
         if len(calls) > 1:
             return
-        running.started = started = _started_call(wrapper)
-        on_start(started)
-        if (reused := _reused_code(started)) is not None:
-            code, entered = reused
-            report_first(code, entered._replace(frame=frames.get(code)))
+        running_calls.started = started_call = _started_call(wrapper)
+        on_start(started_call)
+        if (reused_code := _reused_code(started_call)) is not None:
+            code, entered_call = reused_code
+            report_first(code, entered_call._replace(frame=frames.get(code)))
 
     with (
         watching_calls(convert, "_compile", observer, before=observation),
@@ -213,7 +213,7 @@ def _started_call(wrapper: FrameType) -> StartedCall:
 
 
 def _wrapped_call(variables: Mapping[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """Return what a wrapper around a compiled callable calls, and the arguments, given the wrapper's variables."""
+    """Return the callable and the arguments that a wrapper around it calls, given the wrapper's variables."""
     call: Any = variables.get("fn")
     args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
     if getattr(call, "__code__", None) is call_compiled.__code__:
@@ -229,32 +229,32 @@ def _is_machinery(filename: str) -> bool:
     return filename.endswith(_FILES_OUTSIDE_WRAPPER) or filename.startswith(OWN_FOLDER)
 
 
-def _reused_code(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
+def _reused_code(started_call: StartedCall) -> tuple[CodeType, EnteredCall] | None:
     """Return the original code and the call of a compiled callable, ``None`` if Dynamo has no compiled code for it."""
-    call: Any = started.call
+    call: Any = started_call.call
     function = type(call).forward if isinstance(call, torch.nn.Module) else call
     function = getattr(function, "__func__", function)
     code = getattr(function, "__code__", None) or getattr(type(call).__call__, "__code__", None)
     if not isinstance(code, types.CodeType) or not has_cached_code(code):
         return None
-    if not callable(started.compile_arguments.backend):
+    if not callable(started_call.compile_arguments.backend):
         return None
     return code, EnteredCall(
         call,
-        started.args,
-        started.kwargs,
+        started_call.args,
+        started_call.kwargs,
         None,
-        started.compile_arguments,
-        started.callable_id,
-        started.modes,
+        started_call.compile_arguments,
+        started_call.callable_id,
+        started_call.modes,
         reuses=True,
     )
 
 
-def _entered_call(code: CodeType, compiling: WatchedCall, wrapper: FrameType) -> EnteredCall:
-    variables: dict[str, Any] = dict(compiling.argument("locals"))
-    closure = tuple(compiling.argument("closure") or ())
-    function = types.FunctionType(code, compiling.argument("globals"), code.co_name, None, closure)
+def _entered_call(code: CodeType, compile_call: WatchedCall, wrapper: FrameType) -> EnteredCall:
+    variables: dict[str, Any] = dict(compile_call.argument("locals"))
+    closure = tuple(compile_call.argument("closure") or ())
+    function = types.FunctionType(code, compile_call.argument("globals"), code.co_name, None, closure)
     function.__qualname__ = code.co_qualname
     wrapped, _, _ = _wrapped_call(wrapper.f_locals)
     called = getattr(wrapped, "__func__", wrapped)
@@ -270,11 +270,11 @@ def _entered_call(code: CodeType, compiling: WatchedCall, wrapper: FrameType) ->
         call,
         args,
         kwargs,
-        str(compiling.argument("compile_id")),
+        str(compile_call.argument("compile_id")),
         CompileArguments(
-            innermost_backend(compiling.argument("compiler_fn")),
+            innermost_backend(compile_call.argument("compiler_fn")),
             _effective_dynamic_option(),
-            getattr(compiling.argument("hooks"), "guard_filter_fn", None),
+            getattr(compile_call.argument("hooks"), "guard_filter_fn", None),
         ),
         id(callable_of(wrapper)) if "fn" in wrapper.f_locals else None,
         CallModes.now(),

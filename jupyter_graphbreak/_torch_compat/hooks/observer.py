@@ -53,7 +53,7 @@ class Observer:
         self._emit = emit
         self._add_time = add_time
         self._faults: set[tuple[str, str]] = set()
-        self._missing: set[str] = set()
+        self._missing_variables: set[str] = set()
         #: The last observation of each code object that Dynamo reached, by the number of the code object.
         self.codes: dict[int, CodeObject] = {}
 
@@ -89,8 +89,8 @@ class Observer:
             return frame.f_locals[name]
         function = frame.f_code.co_name if frame is not None else "a function"
         sentence = f"This PyTorch has no variable `{name}` in `{function}`; the report lacks that detail."
-        if sentence not in self._missing:
-            self._missing.add(sentence)
+        if sentence not in self._missing_variables:
+            self._missing_variables.add(sentence)
             self._emit(Note(level="info", message=sentence))
         return None
 

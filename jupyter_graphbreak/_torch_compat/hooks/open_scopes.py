@@ -25,27 +25,29 @@ class ThreadScopes(threading.local):
     """
 
     def __init__(self) -> None:
-        self._entered: list[tuple[int, OpenScope]] = []  # each with the id() of its scope object
+        self._entered_scopes: list[tuple[int, OpenScope]] = []  # each with the id() of its scope object
         self._last: list[OpenScope] = []
 
     @property
     def entered(self) -> list[OpenScope]:
         """The scopes that Python has entered, outermost first."""
-        return [scope for _, scope in self._entered]
+        return [scope for _, scope in self._entered_scopes]
 
     def inherit_scopes(self, other_watches: Iterable[ThreadScopes]) -> None:
         """Start with the scopes of this thread that other watches know."""
-        self._entered = max((list(other._entered) for other in other_watches), key=len, default=[])
+        self._entered_scopes = max((list(other._entered_scopes) for other in other_watches), key=len, default=[])
 
     def enter(self, manager: Any, scope: OpenScope) -> None:
         """Note that Python has entered a scope."""
-        self._entered.append((id(manager), scope))
+        self._entered_scopes.append((id(manager), scope))
 
     def leave(self, manager: Any) -> None:
         """Note that Python has left a scope."""
-        index = next((i for i in reversed(range(len(self._entered))) if self._entered[i][0] == id(manager)), None)
+        index = next(
+            (i for i in reversed(range(len(self._entered_scopes))) if self._entered_scopes[i][0] == id(manager)), None
+        )
         if index is not None:
-            del self._entered[index]
+            del self._entered_scopes[index]
 
     def open_traced(self, tracer: Any, variable: Any, scope: OpenScope) -> None:
         """Note that the tracer has entered a scope."""
@@ -54,7 +56,7 @@ class ThreadScopes(threading.local):
 
     def close_traced(self, tracer: Any, variable: Any) -> None:
         """Note that the tracer has left a scope."""
-        self._set_traced(tracer, [traced for traced in self._traced_scopes(tracer) if traced[0] != id(variable)])
+        self._set_traced(tracer, [scope for scope in self._traced_scopes(tracer) if scope[0] != id(variable)])
         self._last = self.open_scopes(tracer)
 
     def begin_trace(self) -> None:

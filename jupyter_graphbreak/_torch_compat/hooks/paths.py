@@ -54,12 +54,12 @@ def watch_paths(observer: Observer) -> AbstractContextManager[None]:
         answer = call.result.as_python_constant()
         if not answer:  # the answer of the uncompiled program: False, or None for a state
             return None
-        differing = AnswerDiffers(
+        answer_differs = AnswerDiffers(
             question=f"{question.__module__}.{question.__name__}", compiled=str(answer), eager="False",
             call=_place(tracer),
         )  # fmt: skip
-        call.result = follower.follow(tracer, call.result, answer, differing)
-        return differing
+        call.result = follower.follow(tracer, call.result, answer, answer_differs)
+        return answer_differs
 
     return watching_calls(owner, "call_function", observer, after=observation)
 
@@ -108,7 +108,7 @@ class _Branch:
     eager_positions : frozenset
         The positions of the instructions of the uncompiled program's branch. A traced instruction with one of them is a
         copy that belongs to both branches, such as ``return`` since Python 3.12.
-    skipped : list of int
+    skipped_lines : list of int
         The lines that only the uncompiled program reaches.
     is_test : bool
         Whether the instructions since the jump still belong to the test: ``is_compiling() and x.dim() > 1``.
@@ -119,7 +119,7 @@ class _Branch:
     eager_target: int
     merge_point: int | None
     eager_positions: frozenset[Any]
-    skipped: list[int]
+    skipped_lines: list[int]
     is_test: bool = True
     lines: dict[int, None] = field(default_factory=dict)
 
@@ -131,7 +131,7 @@ class _AnswerFollower:
         self._observer = observer
         #: The constants to follow, each with its answer, by address. Dynamo copies the attributes of its variables, so
         #: an attribute cannot mark one of them. The reference keeps the address from being used again.
-        self._followed: dict[int, tuple[Any, AnswerDiffers]] = {}
+        self._followed_constants: dict[int, tuple[Any, AnswerDiffers]] = {}
         self._tracers: weakref.WeakSet[Any] = weakref.WeakSet()
         #: The results of ``_branch_region``, by code, jump and target: Dynamo may trace a function repeatedly.
         self.regions: dict[tuple[CodeType, int, int], tuple[int | None, frozenset[Any], list[int]]] = {}
@@ -140,9 +140,9 @@ class _AnswerFollower:
         """Return a unique variable for the answer, and follow it."""
         # Newer releases use a single variable for every True.
         unique_variable = type(variable)(value) if variable is type(variable).create(value) else variable
-        if len(self._followed) >= _MAX_FOLLOWED:
-            self._followed.pop(next(iter(self._followed)))
-        self._followed[id(unique_variable)] = unique_variable, answer
+        if len(self._followed_constants) >= _MAX_FOLLOWED:
+            self._followed_constants.pop(next(iter(self._followed_constants)))
+        self._followed_constants[id(unique_variable)] = unique_variable, answer
         while tracer is not None:  # the function may return the answer
             self._watch_steps(tracer)
             tracer = getattr(tracer, "parent", None)
@@ -152,7 +152,7 @@ class _AnswerFollower:
         """Return the followed answer on top of a tracer's stack; ``None`` if something else is there."""
         if not tracer.stack:
             return None
-        variable, answer = self._followed.get(id(tracer.stack[-1]), (None, None))
+        variable, answer = self._followed_constants.get(id(tracer.stack[-1]), (None, None))
         return answer if variable is tracer.stack[-1] else None
 
     def _watch_steps(self, tracer: Any) -> None:
@@ -169,7 +169,7 @@ class _AnswerFollower:
             "a path",
             lambda: AnswerDiffers(
                 question=answer.question, compiled=answer.compiled, eager=answer.eager, call=answer.call,
-                branch=branch.test, lines=list(branch.lines), skipped=branch.skipped,
+                branch=branch.test, lines=list(branch.lines), skipped=branch.skipped_lines,
             ),
         )  # fmt: skip
 
@@ -181,29 +181,28 @@ class _TracerSteps:
         self._follower = follower
         self._tracer = tracer
         self._emit = emit
-        self._open: list[_Branch] = []
+        self._open_branches: list[_Branch] = []
         #: The answer on which the current instruction, a jump, depends, and the index of the instruction.
         self._jump: tuple[AnswerDiffers, int] | None = None
         #: The answer that the current instruction negates.
-        self._negated: AnswerDiffers | None = None
+        self._negated_answer: AnswerDiffers | None = None
 
     def begin(self, _: WatchedCall) -> None:
         """Look at the instruction that comes next."""
         tracer = self._tracer
-        self._jump = self._negated = None
+        self._jump = self._negated_answer = None
         index = tracer.instruction_pointer
         if index is None:
             return
         instruction = tracer.instructions[index]
-        for branch in self._open:
+        for branch in self._open_branches:
             if index == branch.eager_target:  # compiled code also runs this instruction
-                branch.skipped = []
+                branch.skipped_lines = []
         self._close_branches(lambda branch: index in {branch.eager_target, branch.merge_point})
         targets = self._following_indices(index)
-        for branch in self._open:
-            if (
-                branch.is_test and len(targets) > 1 and branch.eager_target in targets
-            ):  # a later operand of the same test
+        for branch in self._open_branches:
+            is_later_operand = len(targets) > 1 and branch.eager_target in targets
+            if branch.is_test and is_later_operand:  # of the same test
                 branch.lines.clear()
             else:
                 branch.is_test = branch.is_test and not instruction.opname.startswith(("STORE_", "DELETE_"))
@@ -212,7 +211,7 @@ class _TracerSteps:
         if answer is not None and len(targets) > 1:
             self._jump = answer, index
         elif answer is not None and instruction.opname == "UNARY_NOT":
-            self._negated = answer
+            self._negated_answer = answer
 
     def end(self, call: WatchedCall) -> None:
         """Look at the result of an instruction."""
@@ -223,7 +222,7 @@ class _TracerSteps:
             other_targets = self._following_indices(jump) - {traced_target}
             if len(other_targets) == 1:
                 eager_target = other_targets.pop()
-                self._open.append(
+                self._open_branches.append(
                     _Branch(
                         answer,
                         _place(tracer, jump),
@@ -231,9 +230,11 @@ class _TracerSteps:
                         *self._branch_region(jump, traced_target, eager_target),
                     )
                 )
-        if self._negated is not None and tracer.stack:
+        if self._negated_answer is not None and tracer.stack:
             variable = tracer.stack[-1]
-            tracer.stack[-1] = self._follower.follow(tracer, variable, variable.as_python_constant(), self._negated)
+            tracer.stack[-1] = self._follower.follow(
+                tracer, variable, variable.as_python_constant(), self._negated_answer
+            )
         if not call.result:
             self._end_all_branches()
 
@@ -242,7 +243,7 @@ class _TracerSteps:
         self._end_all_branches()
 
     def _end_all_branches(self) -> None:
-        for branch in self._open:
+        for branch in self._open_branches:
             self._add_lines_after_break(branch)
         self._close_branches(lambda _: True)
 
@@ -255,13 +256,13 @@ class _TracerSteps:
 
     def _reachable(self, start: int, ends: Container[int | None]) -> set[int]:
         """Return the indices of the instructions that may run from a start up to, but not including, the ends."""
-        waiting, reached = [start], set()
-        while waiting:
-            index = waiting.pop()
-            if index not in reached and index not in ends and index < len(self._tracer.instructions):
-                reached.add(index)
-                waiting += self._following_indices(index)
-        return reached
+        pending_indices, reached_indices = [start], set()
+        while pending_indices:
+            index = pending_indices.pop()
+            if index not in reached_indices and index not in ends and index < len(self._tracer.instructions):
+                reached_indices.add(index)
+                pending_indices += self._following_indices(index)
+        return reached_indices
 
     def _add_line(self, branch: _Branch, index: int) -> None:
         line = _line(self._tracer.instructions[index])
@@ -271,9 +272,9 @@ class _TracerSteps:
             branch.lines[line] = None
 
     def _close_branches(self, is_over: Callable[[_Branch], bool]) -> None:
-        finished = [branch for branch in self._open if is_over(branch)]
-        self._open = [branch for branch in self._open if not is_over(branch)]
-        for branch in finished:
+        finished_branches = [branch for branch in self._open_branches if is_over(branch)]
+        self._open_branches = [branch for branch in self._open_branches if not is_over(branch)]
+        for branch in finished_branches:
             self._emit(branch)
 
     def _following_indices(self, index: int) -> set[int]:
@@ -284,10 +285,10 @@ class _TracerSteps:
         if instruction.opname in _RAISE_INSTRUCTIONS:
             handler = instruction.exn_tab_entry
             return {self._tracer.indexof[handler.target]} if handler is not None else set()
-        following = set() if instruction.opname in _UNCONDITIONAL_JUMPS else {index + 1}
+        following_indices = set() if instruction.opname in _UNCONDITIONAL_JUMPS else {index + 1}
         if instruction.target is not None:
-            following.add(self._tracer.indexof[instruction.target])
-        return following
+            following_indices.add(self._tracer.indexof[instruction.target])
+        return following_indices
 
     def _branch_region(
         self, jump: int, traced_target: int, eager_target: int
@@ -305,8 +306,8 @@ class _TracerSteps:
                 _line(instructions[index]) for index in eager_indices if self._is_statement(index, traced_positions)
             }
             positions = frozenset(instructions[index].positions for index in eager_indices)
-            skipped = sorted(line for line in lines if line is not None and line != test_line)
-            regions[key] = merge_point, positions, skipped[:_MAX_LINES]
+            skipped_lines = sorted(line for line in lines if line is not None and line != test_line)
+            regions[key] = merge_point, positions, skipped_lines[:_MAX_LINES]
         return regions[key]
 
     def _is_statement(self, index: int, other_positions: Container[Any]) -> bool:
@@ -325,8 +326,8 @@ class _TracerSteps:
         backwards = nx.DiGraph()
         backwards.add_node(end)
         for index, instruction in enumerate(instructions):
-            for following in {end} if instruction.opname in _RETURN_INSTRUCTIONS else self._following_indices(index):
-                backwards.add_edge(following, index)
+            returns = instruction.opname in _RETURN_INSTRUCTIONS
+            backwards.add_edges_from((next_, index) for next_ in ({end} if returns else self._following_indices(index)))
         # There are dominators only for instructions from which the function can return.
         dominators = nx.immediate_dominators(backwards, end)
         merge_point: int | None = dominators.get(jump) if eager_target in dominators else None

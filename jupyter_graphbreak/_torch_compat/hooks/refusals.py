@@ -136,10 +136,10 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         for name in checks:
             stack.enter_context(watching_calls(module, name, observer, after=_skipped_for_mode))
         yield
-    unrecorded = UnrecordedSkips(
+    unrecorded_skips = UnrecordedSkips(
         what=None if checks else "frames skipped because a TorchDispatchMode was on (torch < 2.13)"
     )
-    observer.observe("_handle_skip", lambda: unrecorded)
+    observer.observe("_handle_skip", lambda: unrecorded_skips)
 
 
 def _is_compiled_in_place(frame: Any) -> bool:

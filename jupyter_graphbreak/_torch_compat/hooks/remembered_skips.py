@@ -11,7 +11,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import has_cached_code, mark_of_known_code
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code, state_of_known_code
 from jupyter_graphbreak._torch_compat.configuration import stance
 from jupyter_graphbreak._torch_compat.hooks.observer import watching_calls
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity
@@ -84,7 +84,7 @@ class _SuspectCalls:
         self._module: Any = importlib.import_module("torch._dynamo.eval_frame")
         self._known_codes: Any = importlib.import_module("torch._dynamo.convert_frame").input_codes
         self._suspects: dict[int, weakref.ref[CodeType]] = {}  # by id: equal code objects are different suspects
-        self._running: dict[int, tuple[CodeType, Any, Any]] = {}  # by the id of the wrapper's frame
+        self._running_calls: dict[int, tuple[CodeType, Any, Any]] = {}  # by the id of the wrapper's frame
         #: The callback of each ``torch.compile`` whose first call has ended, by its id.
         self._settled_callbacks: dict[int, Any] = {}
         self._active_hook: Any = None  # the hook in place
@@ -115,10 +115,10 @@ class _SuspectCalls:
             try:
                 if self._active_hook is not watching:
                     pass  # stopped, but a later hook that wraps this one is still in place
-                elif not self._suspects and not self._running:
+                elif not self._suspects and not self._running_calls:
                     self.close()
                 elif (
-                    self._running or (callable(callback) and id(callback) not in self._settled_callbacks)
+                    self._running_calls or (callable(callback) and id(callback) not in self._settled_callbacks)
                 ) and self._observer.covers_this_thread():
                     observation = functools.partial(self._skip_of_call, sys._getframe(1), callback)
                     self._observer.observe("_maybe_set_eval_frame", observation)
@@ -131,14 +131,14 @@ class _SuspectCalls:
     def _skip_of_call(self, caller: FrameType, callback: Any) -> FrameSkipped | None:
         if caller.f_code.co_name != WRAPPER_NAME:
             return None
-        if id(caller) not in self._running:  # the hook is called when the function begins and when it ends
+        if id(caller) not in self._running_calls:  # the hook is called when the function begins and when it ends
             code = _entry_code(caller.f_locals.get("fn"))
             if code is not None and id(code) in self._suspects and self._may_be_skipped(code):
-                self._running[id(caller)] = code, callback, sys.exc_info()[1]
+                self._running_calls[id(caller)] = code, callback, sys.exc_info()[1]
             else:
                 self._stop_suspecting(code, callback)
             return None
-        code, callback, handled = self._running.pop(id(caller))
+        code, callback, handled = self._running_calls.pop(id(caller))
         # A call that raised may not have run the function. Its caller may be handling another exception.
         is_disabled = stance() != "default" or importlib.import_module("torch._dynamo.config").disable
         if sys.exc_info()[1] is not handled or is_disabled:
@@ -159,7 +159,7 @@ class _SuspectCalls:
 
 def keep_reason(code: CodeType, reason: str) -> None:
     """Keep the reason why Dynamo skips a code object from now on, for later watches."""
-    mark = mark_of_known_code(code)
+    mark = state_of_known_code(code)
     if mark is not None:
         _REASONS[code_number(code)] = mark, reason
 
@@ -167,7 +167,7 @@ def keep_reason(code: CodeType, reason: str) -> None:
 def _kept_reason(code: CodeType) -> str | None:
     """Return the reason why Dynamo skips a code object; ``None`` if unknown, or if Dynamo was reset since then."""
     mark, reason = _REASONS.get(code_number(code), (None, None))
-    current_mark = mark_of_known_code(code)
+    current_mark = state_of_known_code(code)
     is_same = mark is not None and current_mark is not None and mark() is not None and mark() is current_mark()
     return reason if is_same else None
 

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 
 #: The scopes of each open watch.
-_watched: list[ThreadScopes] = []
+_watched_scopes: list[ThreadScopes] = []
 
 
 @contextlib.contextmanager
 def watch_scopes(observer: Observer) -> Iterator[None]:
     """Record the error_on_graph_break scope in force."""
     scopes = observer.scopes
-    scopes.inherit_scopes(_watched)
-    _watched.append(scopes)
+    scopes.inherit_scopes(_watched_scopes)
+    _watched_scopes.append(scopes)
     try:
         with _watch_entered(observer), _watch_traced(observer):
             yield
     finally:
-        _watched[:] = [other for other in _watched if other is not scopes]
+        _watched_scopes[:] = [other for other in _watched_scopes if other is not scopes]
 
 
 @contextlib.contextmanager
@@ -109,23 +109,23 @@ def is_scope_wrapper(code: CodeType) -> bool:
 
 def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenScope:
     wrapped = observer.local_variable(frame, "func") if is_scope_wrapper(frame.f_code) else None
-    entered = site_of(frame)
+    entered_site = site_of(frame)
     # Dynamo's own code has no columns: the line where it reopens the scope is not the line of the scope.
-    generated = entered is not None and (is_resume(entered.function) or entered.column is None)
+    is_generated = entered_site is not None and (is_resume(entered_site.function) or entered_site.column is None)
     return OpenScope(
         value=bool(manager.error_on_graph_break),
         site=SITES.get(manager) if wrapped is not None else None,
-        entered=entered,
+        entered=entered_site,
         wrapped=wrapped_code(wrapped),
         inside=any(True for _ in enclosing_compiled_calls(frame)),
-        generated=wrapped is None and generated,
+        generated=wrapped is None and is_generated,
     )
 
 
-def _traced_scope(tx: Any, *, value: bool) -> OpenScope:
-    code = tx.f_code
-    position = getattr(tx.current_instruction, "positions", None)
-    line = getattr(position, "lineno", None) or tx.lineno
+def _traced_scope(tracer: Any, *, value: bool) -> OpenScope:
+    code = tracer.f_code
+    position = getattr(tracer.current_instruction, "positions", None)
+    line = getattr(position, "lineno", None) or tracer.lineno
     if not is_scope_wrapper(code):
         return OpenScope(
             value=value,
@@ -134,17 +134,17 @@ def _traced_scope(tx: Any, *, value: bool) -> OpenScope:
             generated=is_resume(code.co_name),
         )
     cells: dict[str, Any] = {}
-    closure = getattr(tx, "closure", None) or ()
+    closure = getattr(tracer, "closure", None) or ()
     if not closure:
         with contextlib.suppress(Exception):
-            closure = tx.funcvar.get_function().__closure__ or ()
+            closure = tracer.funcvar.get_function().__closure__ or ()
     for name, cell in zip(code.co_freevars, closure, strict=False):
         with contextlib.suppress(ValueError):
             cells[name] = cell.cell_contents
     return OpenScope(
         value=value,
         site=SITES.get(cells["self"]) if "self" in cells else None,
-        entered=StackEntry(code.co_filename, tx.lineno, code.co_name, code.co_firstlineno),
+        entered=StackEntry(code.co_filename, tracer.lineno, code.co_name, code.co_firstlineno),
         wrapped=wrapped_code(cells.get("func")),
         inside=True,
     )

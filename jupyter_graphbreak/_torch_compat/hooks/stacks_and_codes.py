@@ -22,10 +22,10 @@ _SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dyna
 #: A frame of a printed traceback.
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)$', re.MULTILINE)
 #: The live code objects that were seen, by address: a reference and a unique number.
-_NUMBERED: dict[int, tuple[weakref.ref[CodeType], int]] = {}
+_NUMBERED_CODES: dict[int, tuple[weakref.ref[CodeType], int]] = {}
 _code_numbers = itertools.count(1)
 #: Files and folders between a call in the program and the code of torch or this package that it reaches.
-_NOT_IN_PROGRAM = (
+_MACHINERY_PATHS = (
     "torch/_dynamo/",
     "torch/__init__.py",
     "torch/nn/modules/module.py",
@@ -48,11 +48,11 @@ def identity(code: CodeType) -> dict[str, Any]:
 def code_number(code: CodeType) -> int:
     """Return a unique number for a code object; unlike its address, the number is never reused."""
     address = id(code)
-    known = _NUMBERED.get(address)
-    if known is None or known[0]() is not code:
-        known = weakref.ref(code, lambda _: _NUMBERED.pop(address, None)), next(_code_numbers)
-        _NUMBERED[address] = known
-    return known[1]
+    numbered_code = _NUMBERED_CODES.get(address)
+    if numbered_code is None or numbered_code[0]() is not code:
+        numbered_code = weakref.ref(code, lambda _: _NUMBERED_CODES.pop(address, None)), next(_code_numbers)
+        _NUMBERED_CODES[address] = numbered_code
+    return numbered_code[1]
 
 
 def code_object(code: CodeType) -> CodeObject:
@@ -174,7 +174,7 @@ def site_of(frame: FrameType | None) -> StackEntry | None:
     packages = package_paths()
     while frame is not None:
         path = packages.module_path(frame.f_code.co_filename)
-        if path is None or not path.startswith(_NOT_IN_PROGRAM):
+        if path is None or not path.startswith(_MACHINERY_PATHS):
             return entry_of_frame(frame)
         frame = frame.f_back
     return None

@@ -54,7 +54,7 @@ def watch(emit: Emit, add_time: Callable[[float], None], claim: Claim) -> Iterat
     list of str
         A sentence for each hook that this release of PyTorch does not support.
     """
-    missing: list[str] = []
+    notes: list[str] = []
     observer = Observer(emit, add_time, claim)
     with contextlib.ExitStack() as stack:
         for hook in _HOOKS:
@@ -63,5 +63,5 @@ def watch(emit: Emit, add_time: Callable[[float], None], claim: Claim) -> Iterat
             except Exception as error:  # noqa: BLE001 - a release of torch may have changed anything
                 purpose = (hook.__doc__ or "").partition("\n")[0].rstrip(".")
                 purpose = f"a hook to {purpose[:1].lower()}{purpose[1:]}"
-                missing.append(f"Not available in this PyTorch: {purpose} ({type(error).__name__}: {error}).")
-        yield missing
+                notes.append(f"Not available in this PyTorch: {purpose} ({type(error).__name__}: {error}).")
+        yield notes

@@ -16,11 +16,11 @@ from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak._torch_compat.tried_settings import inductor_changes
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.check.closeness import (
-    STRONGLY_VARIED,
-    VARIED,
+    LARGE_NOISE,
+    SMALL_NOISE,
     DoublePrecisionResults,
+    convert_state_to_double,
     difference_beyond_rounding,
-    double_state,
     flatten,
     to_double,
 )
@@ -243,15 +243,15 @@ def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
         return _observe(subject.call, subject, calls=calls)
 
 
-def _observe_in_double(entry: Entry, calls: int, *, varied: int) -> _Observation | None:
-    """Return the outcome in double precision, for inputs varied as in :func:`to_double`; ``None`` if it fails."""
+def _observe_in_double(entry: Entry, calls: int, *, noise_size: int) -> _Observation | None:
+    """Return the outcome in double precision, with noise as in :func:`to_double`; ``None`` if it fails."""
     try:
         subject = Subject(entry.call, entry.arguments)
         subject.restore()
         subject.modes = replace(subject.modes, dtype=torch.float64)
-        double_state(subject, varied=varied)
+        convert_state_to_double(subject, noise_size=noise_size)
         arguments = subject.arguments or entry.arguments
-        args, kwargs = to_double((arguments.args, arguments.kwargs), subject.state_memo(), varied=varied)
+        args, kwargs = to_double((arguments.args, arguments.kwargs), subject.state_memo(), noise_size=noise_size)
         with running_eagerly():
             observation = _observe(subject.call, subject, Arguments(*args, **kwargs), calls=calls)
     except Exception:  # noqa: BLE001 - copying may call the user's code
@@ -354,12 +354,12 @@ def _differences(entry: Entry, expected: _Observation, actual: _Observation, cal
     if varying and not any(_compare_observations(expected, actual, (), varying)):
         return []
     exact: list[_Observation] = []
-    for varied in (0, VARIED, STRONGLY_VARIED):
-        observation = _observe_in_double(entry, calls, varied=varied)
+    for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
+        observation = _observe_in_double(entry, calls, noise_size=noise_size)
         if observation is None:
             break
         exact.append(observation)
-        if varied and not any(_compare_observations(expected, actual, exact, varying)):
+        if noise_size and not any(_compare_observations(expected, actual, exact, varying)):
             return []
     return list(_compare_observations(expected, actual, exact if len(exact) > 1 else (), varying))
 
@@ -410,13 +410,13 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
     _compare_graphs(compiled_call)
     if graphs.wrong_graph is None:
         return None
-    frame = next((frame for frame in correspondence.copy.frames if frame.id == graphs.wrong_graph.frame), None)
+    frame = next((frame for frame in correspondence.copy_report.frames if frame.id == graphs.wrong_graph.frame), None)
     letter = frame.graphs[0] if frame is not None and frame.graphs else None
     graph_id = correspondence.graph(letter)
     if letter is None or graph_id is None:
         return None
     name = graphs.first_wrong_operation()
-    graph = next(graph for graph in correspondence.run.graphs if graph.id == graph_id)
+    graph = next(graph for graph in correspondence.run_report.graphs if graph.id == graph_id)
     op = next((op for op in graph.ops if op.name == name), None)
     return Divergence(graph_id, op.location if op is not None else None, op.name if op is not None else name)
 
@@ -471,14 +471,14 @@ def _try_changes(
         possible_changes = inductor_changes(operation, uses_cuda=uses_cuda)
         changes = [(change.code, change.applied, entry) for change in possible_changes]
     if entry.guard_filter is not None:
-        unfiltered = replace(entry, guard_filter=None)
-        changes.append(('options={"guard_filter_fn": None}', contextlib.nullcontext, unfiltered))
+        unfiltered_entry = replace(entry, guard_filter=None)
+        changes.append(('options={"guard_filter_fn": None}', contextlib.nullcontext, unfiltered_entry))
     for name in _SIMPLER_BACKENDS[step]:
         changes.append((f'backend="{name}"', contextlib.nullcontext, replace(entry, backend=name)))
-    for code, applied, changed in changes:
+    for code, make_context, changed_entry in changes:
         try:
-            with applied():
-                compiled_call = _CompiledCall(changed, changed.backend)
+            with make_context():
+                compiled_call = _CompiledCall(changed_entry, changed_entry.backend)
                 with recompiling(compiled_call.subject.call):
                     expected, actual = _observe_eager(entry, calls), compiled_call.observe(calls)
                     is_equal = not _differences(entry, expected, actual, calls)

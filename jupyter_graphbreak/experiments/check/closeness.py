@@ -34,19 +34,19 @@ _JUMP_FACTOR = 2.0
 _CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
 #: The numbers of rounding errors by which the inputs change: a small one, which shows the size of rounding in a result,
 #: and a large one, which shows where the result jumps, such as the gradient of ``relu`` at zero.
-VARIED, STRONGLY_VARIED = 1, 256
+SMALL_NOISE, LARGE_NOISE = 1, 256
 
 
 class DoublePrecisionResults(NamedTuple):
-    """Results in double precision: for the inputs, for inputs changed by rounding, and for strongly changed inputs.
+    """Results in double precision: for the inputs, for inputs with small noise, and for inputs with large noise.
 
     ``largest`` is the largest number in all results of the call; ``value`` may be only one of these results.
     """
 
     largest: float
     value: Any
-    varied: Any
-    strongly_varied: Any = None
+    with_noise: Any
+    with_large_noise: Any = None
 
 
 class _Tolerance(NamedTuple):
@@ -81,9 +81,9 @@ def difference_beyond_rounding(
     result = difference(expected, actual, varying=varying, root=root)
     if result is None or exact is None or difference(expected, actual, compares_values=False) is not None:
         return result
-    parts = [flatten(value) for value in (expected, actual, exact.value, exact.varied)]
-    if exact.strongly_varied is not None:
-        parts.append(flatten(exact.strongly_varied))
+    parts = [flatten(value) for value in (expected, actual, exact.value, exact.with_noise)]
+    if exact.with_large_noise is not None:
+        parts.append(flatten(exact.with_large_noise))
     if len({len(part) for part in parts}) > 1:
         return result
     tolerance = _Tolerance(_SUMMATION_ERRORS if gradients else 1, _CANCELED_TOLERANCE * exact.largest)
@@ -112,11 +112,11 @@ def flatten(value: Any) -> list[Any]:
 
 
 def _is_rounding(
-    tolerance: _Tolerance, expected: Any, actual: Any, exact: Any, varied: Any, *strongly_varied: Any
+    tolerance: _Tolerance, expected: Any, actual: Any, exact: Any, with_noise: Any, *with_large_noise: Any
 ) -> bool:
     if difference(expected, actual) is None:
         return True
-    values = [expected, actual, exact, varied, *strongly_varied]
+    values = [expected, actual, exact, with_noise, *with_large_noise]
     if all(is_instance(value, float) for value in values):
         tolerance_of_number = tolerance._replace(summation=1)
         return _is_rounding(tolerance_of_number, *(torch.tensor(value, dtype=torch.float64) for value in values))
@@ -127,28 +127,28 @@ def _is_rounding(
     precision = torch.finfo(expected.dtype).eps
     is_half = precision > torch.finfo(torch.float32).eps
     with torch.no_grad():
-        expected, actual, exact, varied, *strongly_varied_results = (value.detach().double() for value in values)
+        expected, actual, exact, with_noise, *large_noise_results = (value.detach().double() for value in values)
         distance_before_digest = torch.zeros(())
         if expected.shape != exact.shape:  # for large half-precision tensors, `exact` is a digest
             distance_before_digest = (actual - expected).nan_to_num(0).abs().max()
             expected, actual = digest(expected), digest(actual)
-        finite = exact.isfinite() & varied.isfinite() & expected.isfinite()
+        finite = exact.isfinite() & with_noise.isfinite() & expected.isfinite()
         if not torch.equal(actual[~finite].nan_to_num(), expected[~finite].nan_to_num()):
             return False
-        expected, actual, exact, varied, *strongly_varied_results = (
-            value[finite] for value in (expected, actual, exact, varied, *strongly_varied_results)
+        expected, actual, exact, with_noise, *large_noise_results = (
+            value[finite] for value in (expected, actual, exact, with_noise, *large_noise_results)
         )
         if not exact.numel():
             return True
-        rounding = (varied - exact).abs().max() + precision * (
+        rounding = (with_noise - exact).abs().max() + precision * (
             1 if is_half else tolerance.summation
         ) * exact.abs().max()
         expected_distance, actual_distance = (expected - exact).abs().max(), (actual - exact).abs().max()
         jumps = torch.zeros_like(expected_distance)
-        if strongly_varied_results and not is_half:  # half precision is too coarse to tell
+        if large_noise_results and not is_half:  # half precision is too coarse to tell
             # A smooth result changes in proportion to the inputs' change, and both variations have the same direction.
-            ratio = STRONGLY_VARIED / VARIED
-            deviation = ((strongly_varied_results[0] - exact) - ratio * (varied - exact)).abs()
+            ratio = LARGE_NOISE / SMALL_NOISE
+            deviation = ((large_noise_results[0] - exact) - ratio * (with_noise - exact)).abs()
             jumps = _JUMP_FACTOR * deviation.nan_to_num(0, posinf=0).max()  # an overflow proves nothing about the rest
         limit = max(_MAX_DISTANCE_FACTOR * expected_distance, _MAX_DISTANCE_FACTOR * rounding, jumps)
         if (
@@ -159,7 +159,7 @@ def _is_rounding(
         return bool(actual_distance <= limit and distance_before_digest <= 2 * limit)
 
 
-def to_double(value: Any, memo: dict[Any, Any] | None = None, *, varied: int = 0) -> Any:
+def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int = 0) -> Any:
     """Return a copy of a value with its tensors and modules in double precision.
 
     Parameters
@@ -168,15 +168,15 @@ def to_double(value: Any, memo: dict[Any, Any] | None = None, *, varied: int = 0
         The value to copy.
     memo : dict
         Objects that are not copied, by their ids.
-    varied : int
+    noise_size : int
         The maximum number of rounding errors by which each number changes, in the same random directions each time.
     """
-    return _convert_to_double(clone(value, memo), {}, _Noise(varied))
+    return _convert_to_double(clone(value, memo), {}, _Noise(noise_size))
 
 
-def double_state(subject: Subject, *, varied: int) -> None:
+def convert_state_to_double(subject: Subject, *, noise_size: int) -> None:
     """Convert the tensors of a subject's state to double precision, in place; see :func:`to_double`."""
-    noise = _Noise(varied)
+    noise = _Noise(noise_size)
     seen: set[int] = set()
     for name, root in subject.roots():
         for _, tensor in named_tensors(root, name, seen):

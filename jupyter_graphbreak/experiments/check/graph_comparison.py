@@ -12,8 +12,8 @@ import torch
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak.experiments.check.closeness import (
-    STRONGLY_VARIED,
-    VARIED,
+    LARGE_NOISE,
+    SMALL_NOISE,
     DoublePrecisionResults,
     difference_beyond_rounding,
     flatten,
@@ -46,7 +46,7 @@ class WrongGraph:
         The id of the frame that was compiled.
     module : GraphModule
         The graph as Dynamo captured it.
-    changed : GraphModule
+    changed_module : GraphModule
         The graph after the backend has changed it.
     inputs : list
         Copies of the inputs of the call.
@@ -56,7 +56,7 @@ class WrongGraph:
 
     frame: str
     module: torch.fx.GraphModule
-    changed: torch.fx.GraphModule
+    changed_module: torch.fx.GraphModule
     compiled: Callable[..., Any]
     inputs: Inputs
     is_only_backward: bool
@@ -95,7 +95,7 @@ class GraphComparison:
     def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         """Compile a graph."""
         frame = current_compile_id()
-        captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
+        captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
 
         def run(*args: Any) -> Any:
@@ -105,8 +105,8 @@ class GraphComparison:
             if is_compared and self.wrong_graph is None:
                 # The inputs are not copied, since they include all parameters.
                 leaves = _leaves_of(args)
-                if computes_differently(captured, compiled, leaves, self._subject, gradients=gradients):
-                    self.wrong_graph = WrongGraph(frame, captured, module, compiled, clone(leaves), gradients)
+                if computes_differently(captured_module, compiled, leaves, self._subject, gradients=gradients):
+                    self.wrong_graph = WrongGraph(frame, captured_module, module, compiled, clone(leaves), gradients)
             return compiled(*args)
 
         return run
@@ -153,7 +153,7 @@ def _changed_operation(wrong_graph: WrongGraph) -> str | None:
     """Return the first operation with a different value in the graph that the backend has changed."""
     expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     try:
-        actual = _values_by_operation(wrong_graph.changed, wrong_graph.inputs)
+        actual = _values_by_operation(wrong_graph.changed_module, wrong_graph.inputs)
     except Exception:  # noqa: BLE001 - the backend may leave a graph that cannot run
         return None
     return next(
@@ -187,9 +187,9 @@ def computes_differently(
         return False
     exact: list[Any] = []
     try:
-        for varied in (0, VARIED, STRONGLY_VARIED):
-            exact.append(_compute_in_double(module, inputs, subject, gradients=gradients, varied=varied))
-            if not varied:
+        for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
+            exact.append(_compute_in_double(module, inputs, subject, gradients=gradients, noise_size=noise_size))
+            if not noise_size:
                 continue
             reference = DoublePrecisionResults(largest_number(flatten(exact[0])), *exact)
             if difference_beyond_rounding(expected, actual, reference, gradients=gradients) is None:
@@ -200,7 +200,7 @@ def computes_differently(
 
 
 def _leaves_of(inputs: Iterable[Any]) -> Inputs:
-    """Return leaf tensors that share the memory of the inputs."""
+    """Return the inputs of a graph, with leaf tensors that share their memory in place of plain tensors."""
     return [
         item.detach().requires_grad_(item.requires_grad) if type(item) in {torch.Tensor, torch.nn.Parameter} else item
         for item in inputs
@@ -213,7 +213,7 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
     The inputs are restored.
     """
     require_time("call")
-    saved = SavedState(inputs, subject.memory.is_intact)
+    saved_state = SavedState(inputs, subject.memory.is_intact)
     unchanged_keys = subject.unchanged_memo()
     try:
         with preserve_random_generators(), torch.set_grad_enabled(gradients):
@@ -226,13 +226,14 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
         return subject.snapshot((value, inputs), subject.unchanged_memo())
     finally:
         subject.memory.restore(unchanged_keys)
-        saved.restore()
+        subject.memory.give_back()
+        saved_state.restore()
 
 
 def _compute_in_double(
-    module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, varied: int
+    module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, noise_size: int
 ) -> Any:
-    change = functools.partial(to_double, varied=varied)
+    change = functools.partial(to_double, noise_size=noise_size)
     return _compute(_interpreter(_copy(module, change)), change(inputs), subject, gradients=gradients)
 
 
@@ -254,7 +255,7 @@ def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | 
 
 
 def _accumulating_edges(results: list[torch.Tensor]) -> dict[int, list[torch.autograd.graph.GradientEdge]]:
-    """Return where the backward pass adds to the ``grad`` of each leaf, by the leaf's id.
+    """Return the edges through which the backward pass adds to the ``grad`` of each leaf, by the leaf's id.
 
     ``autograd.grad`` would look only at the leaf's newest accumulator, but ``set_`` gives the leaf a new one.
     """

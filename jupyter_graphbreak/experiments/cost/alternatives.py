@@ -36,7 +36,9 @@ _GUARD_FILTERS = ("skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_
 _BUDGET = Budget(seconds=0.6, runs=100)
 
 
-def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Sequence[GuardCost]) -> list[Alternative]:
+def measure_alternatives(
+    steady_state: SteadyState, compiled_time: Spread, guards: Sequence[GuardCost]
+) -> list[Alternative]:
     """Time the call without the branches that only compiled code takes, and without some of its guards.
 
     Each alternative is compared with an unchanged copy that is compiled just before the alternatives, because the time
@@ -49,26 +51,28 @@ def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Seq
     guards : sequence of GuardCost
         The most expensive guards.
     """
-    paths = _differing_paths(steady.correspondence)
+    paths = _differing_paths(steady_state.correspondence)
     spent_us = sum(guard.time.median_us for guard in guards)
     filters = _guard_filters(guards) if spent_us >= max(_NOTABLE_SHARE * compiled_time.median_us, _NOTABLE_US) else []
     alternatives: list[Alternative] = []
     if not paths and not filters:
         return alternatives
-    unchanged = Variant(steady.entry, compiled=True)
+    unchanged = Variant(steady_state.entry, compiled=True)
     with recompiling(unchanged.subject.call), contextlib.suppress(TimeUpError):
         if not unchanged.warm_up():
             return alternatives
         for path in paths:
 
             def without_branch(path: PathDifference = path) -> contextlib.AbstractContextManager[None]:
-                return with_eager_answers(lambda asking: _is_same_line(steady.locate([asking]), path.location))
+                return with_eager_answers(lambda place: _is_same_line(steady_state.locate([place]), path.location))
 
-            times = _compared_times(unchanged, Variant(steady.entry, compiled=True, applied=without_branch))
+            times = _compared_times(unchanged, Variant(steady_state.entry, compiled=True, context=without_branch))
             if times is not None:
                 alternatives.append(Alternative("branch", path.function, path.branch or path.location, *times))
         for name, guard_filter in filters:
-            times = _compared_times(unchanged, Variant(replace(steady.entry, guard_filter=guard_filter), compiled=True))
+            times = _compared_times(
+                unchanged, Variant(replace(steady_state.entry, guard_filter=guard_filter), compiled=True)
+            )
             if times is not None and _is_faster_by(times, _SAVED_SHARE * spent_us):
                 alternatives.append(Alternative("guards", f"torch.compiler.{name}", None, *times))
                 break
@@ -77,13 +81,13 @@ def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Seq
 
 def _differing_paths(correspondence: Correspondence) -> list[PathDifference]:
     """Return the path differences of the run that also occur in the entry, those with the most lines first."""
-    keys = {_path_key(path) for path in correspondence.copy.paths if path.lines}
-    paths = [path for path in correspondence.run.paths if path.lines and _path_key(path) in keys]
+    keys = {_path_key(path) for path in correspondence.copy_report.paths if path.lines}
+    paths = [path for path in correspondence.run_report.paths if path.lines and _path_key(path) in keys]
     return sorted(paths, key=lambda path: -len(path.lines))[:_MAX_BRANCHES]
 
 
 def _path_key(path: PathDifference) -> tuple[str, int | None, str | None]:
-    """Return what identifies a path difference: the function that is asked, and the line and function of the call."""
+    """Return a key for a path difference: the function that is called, and the line and function of the call."""
     place = path.location
     return path.function, place.line if place is not None else None, place.function if place is not None else None
 

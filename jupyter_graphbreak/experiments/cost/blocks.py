@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 #: Blocks contain at least this share of a model's parameters.
-_WORTH_SHARE = 0.3
+_MIN_SHARE_OF_PARAMETERS = 0.3
 #: The end of a block's place, after the container.
 _INDEX_SUFFIX = re.compile(r"(?:\[\d+\]|\.\d+)$")
 
@@ -79,7 +79,9 @@ def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: i
         if len(blocks) >= min_count
     }
     largest = max(sizes, key=lambda key: sizes[key], default=None)
-    if largest is None or sizes[largest] < _WORTH_SHARE * _parameter_count(module for _, module in all_modules):
+    if largest is None or sizes[largest] < _MIN_SHARE_OF_PARAMETERS * _parameter_count(
+        module for _, module in all_modules
+    ):
         return None
     blocks = modules_by_key[largest]
     first = blocks[0][1]

@@ -17,41 +17,44 @@ class Correspondence:
 
     Parameters
     ----------
-    copy : Report
+    copy_report : Report
         The report of the repeated run on copies.
-    run : Report
-        The report of the original run; ``copy`` itself if there is none.
+    run_report : Report
+        The report of the original run; ``copy_report`` itself if there is none.
     entry : str or None
-        The frame of ``run`` at which the repeated part begins.
+        The frame of ``run_report`` at which the repeated part begins.
     """
 
-    def __init__(self, copy: Report, run: Report, entry: str | None = None) -> None:
-        self.copy = copy
-        self.run = run
-        frames = [frame.id for frame in run.frames]
+    def __init__(self, copy_report: Report, run_report: Report, entry: str | None = None) -> None:
+        self.copy_report = copy_report
+        self.run_report = run_report
+        frames = [frame.id for frame in run_report.frames]
         first = frames.index(entry) if entry in frames else 0
         later = set(frames[first:])
-        copy_names, run_names = self._copy_names, self._run_names = _source_names(copy), _source_names(run)
-        self._frames = _pairs(
-            ((frame.id, _frame_key(frame, copy_names)) for frame in copy.frames),
-            ((frame.id, _frame_key(frame, run_names)) for frame in run.frames if frame.id in later),
+        copy_names, run_names = self._copy_names, self._run_names = (
+            _source_names(copy_report),
+            _source_names(run_report),
         )
-        later_graphs = [graph for graph in run.graphs if graph.frame in later or graph.frame not in frames]
-        self._graphs = _pairs(map(_graph_with_key, copy.graphs), map(_graph_with_key, later_graphs))
+        self._frames = _pairs(
+            ((frame.id, _frame_key(frame, copy_names)) for frame in copy_report.frames),
+            ((frame.id, _frame_key(frame, run_names)) for frame in run_report.frames if frame.id in later),
+        )
+        later_graphs = [graph for graph in run_report.graphs if graph.frame in later or graph.frame not in frames]
+        self._graphs = _pairs(map(_graph_with_key, copy_report.graphs), map(_graph_with_key, later_graphs))
         # The caller of the entry's code may differ, and so may the role of the frame; its graphs are the same.
-        run_frames = {graph.id: graph.frame for graph in run.graphs}
-        for graph in copy.graphs:
+        run_frames = {graph.id: graph.frame for graph in run_report.graphs}
+        for graph in copy_report.graphs:
             if graph.id in self._graphs:
                 self._frames.setdefault(graph.frame, run_frames[self._graphs[graph.id]])
         self._breaks = _pairs(
-            ((break_.id, _break_key(break_, copy_names)) for break_ in copy.breaks),
-            ((break_.id, _break_key(break_, run_names)) for break_ in run.breaks),
+            ((break_.id, _break_key(break_, copy_names)) for break_ in copy_report.breaks),
+            ((break_.id, _break_key(break_, run_names)) for break_ in run_report.breaks),
         )
 
     def source(self, ident: str) -> str | None:
         """Return the id of a source in the original run's report."""
         name = self._copy_names(ident)
-        return next((source.id for source in self.run.sources if self._run_names(source.id) == name), None)
+        return next((source.id for source in self.run_report.sources if self._run_names(source.id) == name), None)
 
     def frame(self, ident: str | None) -> str | None:
         """Return the id of a frame in the original run's report."""
@@ -72,15 +75,15 @@ class Correspondence:
     def compile_seconds(self) -> float:
         """Return how long compiling the matched frames took."""
         frames = self.frames()
-        return sum(frame.compile_s or 0.0 for frame in self.run.frames if frame.id in frames)
+        return sum(frame.compile_s or 0.0 for frame in self.run_report.frames if frame.id in frames)
 
 
 def _pairs(copies: Iterable[tuple[str, Hashable]], originals: Iterable[tuple[str, Hashable]]) -> dict[str, str]:
     """Pair the ids with equal keys, in order."""
-    waiting: defaultdict[Hashable, list[str]] = defaultdict(list)
+    ids_by_key: defaultdict[Hashable, list[str]] = defaultdict(list)
     for ident, key in originals:
-        waiting[key].append(ident)
-    return {ident: waiting[key].pop(0) for ident, key in copies if waiting[key]}
+        ids_by_key[key].append(ident)
+    return {ident: ids_by_key[key].pop(0) for ident, key in copies if ids_by_key[key]}
 
 
 def _source_names(report: Report) -> Callable[[str], str]:

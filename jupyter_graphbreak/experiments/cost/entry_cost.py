@@ -53,17 +53,14 @@ from jupyter_graphbreak.report.schema import Device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Activity, Range
     from jupyter_graphbreak.experiments.cost.timing import CallTime
+    from jupyter_graphbreak.experiments.trial.entry import RemedyContext
     from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.cost import CostPart, Spread, Startup
     from jupyter_graphbreak.report.schema import Report
-
-    #: Applies remedies while its context is open, and yields the entry with them.
-    Remedied = Callable[[], AbstractContextManager[Entry]]
 
 #: The seconds for measuring, per variant.
 VARIANT_S = 1.0
@@ -116,7 +113,7 @@ def device_work(activities: Sequence[Activity]) -> DeviceWork:
     """
     names = [activity.name for activity in activities]
     allocated_bytes = itertools.accumulate(
-        (seen.nbytes for seen in activities if seen.memory not in {"", "cpu"}), initial=0
+        (activity.nbytes for activity in activities if activity.memory not in {"", "cpu"}), initial=0
     )
     return DeviceWork(
         launches=sum(_KERNEL_LAUNCH.fullmatch(name) is not None for name in names),
@@ -139,7 +136,7 @@ class MeasuredEntry(NamedTuple):
 
 def measure_entry(
     entry: Entry,
-    remedied: Mapping[tuple[str, ...], Remedied] | None = None,
+    remedy_contexts: Mapping[tuple[str, ...], RemedyContext] | None = None,
     run: Report | None = None,
     *,
     budget: Budget | None = None,
@@ -150,7 +147,7 @@ def measure_entry(
 
     Parameters
     ----------
-    remedied : mapping
+    remedy_contexts : mapping
         The contexts that apply remedies, by the ids of the remedies; each call of the variant runs in its context.
     run : Report or None
         The report whose ids for graphs, breaks and frames the parts use; by default that of the run on copies.
@@ -159,9 +156,9 @@ def measure_entry(
     end : float
         The deadline in seconds of :func:`time.monotonic`; after it, no remedy is measured and few calls are made.
     """
-    started = time.monotonic()
+    start = time.monotonic()
     with entry.set_up(), sandboxed(), contextlib.ExitStack() as exit_stack:
-        variants = _variants_of(entry, remedied or {})
+        variants = _variants_of(entry, remedy_contexts or {})
         for variant in (variants.compiled, variants.break_only, *variants.remedied.values()):
             exit_stack.enter_context(recompiling(variant.subject.call))
         variants.eager.warm_up()
@@ -184,7 +181,7 @@ def measure_entry(
             settled=is_settled,
             eager=spread_of(calls.eager),
             compiled=compiled_time,
-            parts=[_with_run_ids(part, correspondence) for part in parts],
+            parts=[_with_original_ids(part, correspondence) for part in parts],
             coverage=_coverage(variants.eager, profiles, time_share(parts)),
             break_even_calls=_break_even(gain_us(spread_of(calls.eager), compiled_time), correspondence),
         )
@@ -196,7 +193,7 @@ def measure_entry(
             steady = SteadyState(
                 entry, variants.eager, variants.compiled, correspondence, locate, graph_us, guards, used_frames
             )
-            cost = with_further_measurements(cost, steady, seconds=time.monotonic() - started, end=end)
+            cost = with_further_measurements(cost, steady, seconds=time.monotonic() - start, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run is not None else None
     return MeasuredEntry(cost, copy_report, startup)
 
@@ -219,10 +216,10 @@ class _TimedCalls(NamedTuple):
     remedied: list[list[CallTime]]
 
 
-def _variants_of(entry: Entry, remedied: Mapping[tuple[str, ...], Remedied]) -> _Variants:
+def _variants_of(entry: Entry, remedy_contexts: Mapping[tuple[str, ...], RemedyContext]) -> _Variants:
     eager = Variant(entry, compiled=False)
     compiled = Variant(entry, compiled=True, marked=True)
-    remedied_variants = dict(_remedied_variants(remedied, compiled))
+    remedied_variants = dict(_remedied_variants(remedy_contexts, compiled))
     empty_break = Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager")
     return _Variants(eager, compiled, Variant(empty_break, compiled=True, marked=True), remedied_variants)
 
@@ -268,14 +265,14 @@ def _with_variants(cost: EntryCost, variants: _Variants, calls: _TimedCalls) -> 
 
 
 def _remedied_variants(
-    remedied: Mapping[tuple[str, ...], Remedied], compiled: Variant
+    remedy_contexts: Mapping[tuple[str, ...], RemedyContext], compiled: Variant
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield a variant for each remedy that can be applied, as far as memory allows."""
     max_variants = memory_limit() // max(compiled.nbytes(), 1)
-    for ids, applied in itertools.islice(remedied.items(), max_variants):
+    for ids, remedy_context in itertools.islice(remedy_contexts.items(), max_variants):
         variant = None
-        with contextlib.suppress(Exception), applied() as changed:  # a remedy that fails is not timed
-            variant = Variant(changed, compiled=not changed.compiles_itself, applied=applied)
+        with contextlib.suppress(Exception), remedy_context() as changed_entry:  # a remedy that fails is not timed
+            variant = Variant(changed_entry, compiled=not changed_entry.compiles_itself, context=remedy_context)
         if variant is not None:
             yield ids, variant
 
@@ -363,15 +360,16 @@ def _coverage(eager: Variant, compiled: list[list[Range]], share: float | None) 
     return Coverage(max(0, operations_outside(ranges) - outside), outside, share)
 
 
-def _with_run_ids(part: CostPart, run: Correspondence) -> CostPart:
+def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPart:
     """Return a part with the ids of the original run."""
-    return replace(part, graph=run.graph(part.graph), break_=run.break_(part.break_), frame=run.frame(part.frame))
+    graph, break_ = correspondence.graph(part.graph), correspondence.break_(part.break_)
+    return replace(part, graph=graph, break_=break_, frame=correspondence.frame(part.frame))
 
 
 def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:
     """Return after how many calls the time saved makes up for the compile time; ``None`` if no time is saved."""
-    spent = correspondence.compile_seconds()
-    return max(1, math.ceil(spent * 1e6 / gain)) if gain is not None and spent > 0 else None
+    compile_s = correspondence.compile_seconds()
+    return max(1, math.ceil(compile_s * 1e6 / gain)) if gain is not None and compile_s > 0 else None
 
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:

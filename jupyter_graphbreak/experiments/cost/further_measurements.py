@@ -66,52 +66,52 @@ def _memory(cost: EntryCost) -> MemoryCost:
 MEASUREMENTS = (
     FurtherMeasurement(
         "guards", "frame_guards", 0.3,
-        lambda steady, _: steady.compiled.between_calls(
+        lambda state, _: state.compiled.between_calls(
             functools.partial(
-                time_guards, steady.frame_guards, steady.used_frames, steady.correspondence.frame, steady.locate
+                time_guards, state.frame_guards, state.used_frames, state.correspondence.frame, state.locate
             )
         ),
     ),
-    FurtherMeasurement("memory", "entry", 0.1, lambda steady, _: measure_memory(steady)),
-    FurtherMeasurement("ops", "graph_us", 0.2, lambda steady, _: slow_operations(steady)),
-    FurtherMeasurement("unfused", "graph_us", 0.1, lambda steady, _: unfused_kernels(steady)),
+    FurtherMeasurement("memory", "entry", 0.1, lambda state, _: measure_memory(state)),
+    FurtherMeasurement("ops", "graph_us", 0.2, lambda state, _: slow_operations(state)),
+    FurtherMeasurement("unfused", "graph_us", 0.1, lambda state, _: unfused_kernels(state)),
     FurtherMeasurement(
         "alternatives", "entry", 0.2,
-        lambda steady, cost: measure_alternatives(steady, cost.compiled, cost.guards or []),
+        lambda state, cost: measure_alternatives(state, cost.compiled, cost.guards or []),
     ),
     FurtherMeasurement(
         "memory", "memory", 0.1,
-        lambda steady, cost: replace(_memory(cost), growth=memory_growth(steady, _memory(cost))),
+        lambda state, cost: replace(_memory(cost), growth=memory_growth(state, _memory(cost))),
     ),
-    FurtherMeasurement("memory", "memory", 0.1, lambda steady, cost: with_compiled_lines(_memory(cost), steady)),
-    FurtherMeasurement("regions", "entry", 0.3, lambda steady, _: measure_regions(steady), compile_share=1.0),
+    FurtherMeasurement("memory", "memory", 0.1, lambda state, cost: with_compiled_lines(_memory(cost), state)),
+    FurtherMeasurement("regions", "entry", 0.3, lambda state, _: measure_regions(state), compile_share=1.0),
     FurtherMeasurement(
         "memory", "memory", 0.5,
-        lambda steady, cost: replace(_memory(cost), changes=tried_changes(steady, _memory(cost))),
+        lambda state, cost: replace(_memory(cost), changes=tried_changes(state, _memory(cost))),
     ),
 )  # fmt: skip
 
 
-def with_further_measurements(cost: EntryCost, steady: SteadyState, *, seconds: float, end: float) -> EntryCost:
+def with_further_measurements(cost: EntryCost, steady_state: SteadyState, *, seconds: float, end: float) -> EntryCost:
     """Return the cost of an entry with all measurements of the table.
 
     Parameters
     ----------
     cost : EntryCost
         The times of the entry.
-    steady : SteadyState
+    steady_state : SteadyState
         The entry.
     seconds : float
         The seconds that were spent before these measurements.
     end : float
         The deadline, in seconds of :func:`time.monotonic`.
     """
-    deadline, compile_s = time.monotonic(), steady.correspondence.compile_seconds()
+    deadline, compile_s = time.monotonic(), steady_state.correspondence.compile_seconds()
     for row in MEASUREMENTS:
         deadline += row.share * max(seconds, MIN_S) + row.compile_share * compile_s
-        if getattr(steady, row.needs, None) or getattr(cost, row.needs, None):
+        if getattr(steady_state, row.needs, None) or getattr(cost, row.needs, None):
             with limit_time(min(end, deadline)):
-                value = result_or_none(functools.partial(row.measure, steady, cost))
+                value = result_or_none(functools.partial(row.measure, steady_state, cost))
             if value is not None:
                 cost = replace(cost, **{row.fills: value})
     return cost

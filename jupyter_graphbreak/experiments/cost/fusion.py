@@ -43,18 +43,18 @@ _KINDS: dict[str, WhyNotFused] = {
 _LIBRARY_OPERATIONS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
 
 
-def unfused_kernels(steady: SteadyState) -> list[UnfusedKernels]:
+def unfused_kernels(steady_state: SteadyState) -> list[UnfusedKernels]:
     """Return pairs of kernels of slow graphs that inductor does not fuse, those that pass the most memory first."""
-    compiled, graph_us, timer = steady.compiled, steady.graph_us, steady.compiled.timer
+    compiled, graph_us, timer = steady_state.compiled, steady_state.graph_us, steady_state.compiled.timer
     min_us = max(_SLOW_US, _SLOW_SHARE * sum(graph_us.values()))
     if max(graph_us.values(), default=0.0) < min_us or backend_name(timer.backend) != "inductor":
         return []
     inputs = compiled.graph_inputs()
-    graph_by_frame = {graph.frame: graph.id for graph in steady.correspondence.copy.graphs}
+    graph_by_frame = {graph.frame: graph.id for graph in steady_state.correspondence.copy_report.graphs}
     kernels_found: list[UnfusedKernels] = []
     for number, graph_inputs in inputs.items():
         graph = graph_by_frame.get(timer.compile_ids[number], "")
-        ident = steady.correspondence.graph(graph)
+        ident = steady_state.correspondence.graph(graph)
         if ident is None or graph_us.get(graph, 0.0) < min_us:
             continue
         module = timer.modules[number]
@@ -62,7 +62,7 @@ def unfused_kernels(steady: SteadyState) -> list[UnfusedKernels]:
             pairs = compiled.run_in_modes(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called here
         except TimeUpError:  # the findings so far are kept
             break
-        kernels_found += notable_kernels(ident, pairs, steady.locate)
+        kernels_found += notable_kernels(ident, pairs, steady_state.locate)
     return sorted(kernels_found, key=lambda kernels: -kernels.nbytes)[:_MAX_PAIRS]
 
 

@@ -45,7 +45,7 @@ class GraphTimer:
         The id of the compiled frame of each graph, in order.
     modules : list of GraphModule
         The graphs as Dynamo captured them.
-    running : tuple or None
+    running_graph : tuple or None
         The number of the graph that is running, and the number of this run; always ``None`` while marks are recorded.
     """
 
@@ -57,7 +57,7 @@ class GraphTimer:
         self._inputs: dict[int, list[Any]] | None = None
         self.compile_ids: list[str] = []
         self.modules: list[torch.fx.GraphModule] = []
-        self.running: tuple[int, int] | None = None
+        self.running_graph: tuple[int, int] | None = None
         self._runs = itertools.count()
 
     def __getattr__(self, name: str) -> Any:
@@ -85,14 +85,14 @@ class GraphTimer:
                 return result
             if self._inputs is not None:
                 self._inputs.setdefault(number, list(args))
-            self.running = number, next(self._runs)
+            self.running_graph = number, next(self._runs)
             try:
                 if self._is_profiled:
                     with marked_graph(number):
                         return compiled(*args)
                 return compiled(*args)
             finally:
-                self.running = None
+                self.running_graph = None
 
         return run
 
@@ -161,7 +161,7 @@ class GraphTimer:
 
 
 def as_leaves(inputs: list[Any]) -> list[Any]:
-    """Return the inputs of a graph, with leaf tensors that share the memory of the tensors."""
+    """Return the inputs of a graph, with leaf tensors that share their memory in place of the tensors."""
     return [
         value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
         for value in inputs

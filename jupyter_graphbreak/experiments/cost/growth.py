@@ -35,32 +35,32 @@ if TYPE_CHECKING:
 #: The number of consecutive calls. Memory that the first call keeps does not count: it may fill a cache.
 _CALL_COUNT = 6
 #: The ranges of the profile in which a call runs, and in which garbage is collected at the end.
-_CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
+_CALL_RANGE, _END_RANGE = "graphbreak call in a row", "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
 
 
-def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
+def memory_growth(steady_state: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
     """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring takes too much memory."""
     if _CALL_COUNT * memory.compiled_peak_bytes > memory_limit():
         return None
-    compiled = steady.compiled
+    compiled = steady_state.compiled
     has_backward = True
     try:
-        kept_memory = _kept_by_calls(compiled, backward=True)
+        kept_memory = _memory_kept_by_calls(compiled, backward=True)
     except RuntimeError:  # the calls share an autograd graph, and the first backward pass frees a part of it
         has_backward = False
-        kept_memory = _kept_by_calls(compiled, backward=False)
+        kept_memory = _memory_kept_by_calls(compiled, backward=False)
     if kept_memory.nbytes:
         gc.collect()  # garbage of earlier measurements
-        kept_memory = _kept_by_calls(compiled, backward=has_backward, collects_old_garbage=True)
+        kept_memory = _memory_kept_by_calls(compiled, backward=has_backward, collects_old_garbage=True)
     if not kept_memory.nbytes:
         return None
     growth = MemoryGrowth(_CALL_COUNT, kept_memory.nbytes, holder=kept_memory.holder)
     with contextlib.suppress(TimeUpError):  # the findings so far are kept
-        kept_eagerly = _kept_by_calls(steady.eager, backward=has_backward)
-        line = next((line for stack in kept_eagerly.stacks if (line := steady.locate(stack)) is not None), None)
+        kept_eagerly = _memory_kept_by_calls(steady_state.eager, backward=has_backward)
+        line = next((line for stack in kept_eagerly.stacks if (line := steady_state.locate(stack)) is not None), None)
         growth = replace(growth, eager_bytes=kept_eagerly.nbytes, location=line)
-        kept_without_backward = _kept_by_calls(compiled, backward=False) if has_backward else kept_memory
+        kept_without_backward = _memory_kept_by_calls(compiled, backward=False) if has_backward else kept_memory
         if kept_without_backward.nbytes > kept_memory.nbytes:
             growth = replace(growth, without_backward_bytes=kept_without_backward.nbytes)
     return growth
@@ -85,7 +85,7 @@ class _KeptMemory:
     stacks: list[Stack]
 
 
-def _kept_by_calls(variant: Variant, *, backward: bool, collects_old_garbage: bool = False) -> _KeptMemory:
+def _memory_kept_by_calls(variant: Variant, *, backward: bool, collects_old_garbage: bool = False) -> _KeptMemory:
     """Make calls in a row, and return the memory that they keep.
 
     Parameters
@@ -106,12 +106,12 @@ def _kept_by_calls(variant: Variant, *, backward: bool, collects_old_garbage: bo
             first_state: dict[int, weakref.ref[torch.Tensor]] = {}
             for number in range(_CALL_COUNT):
                 require_time()
-                with marked(_CALL), contextlib.nullcontext() if variant.is_compiled else allocations:
+                with marked(_CALL_RANGE), contextlib.nullcontext() if variant.is_compiled else allocations:
                     call()
                     gc.collect(1)  # memory that only a reference cycle keeps alive is not a leak
                 if not number:
                     first_state |= {id(tensor): weakref.ref(tensor) for _, tensor in variant.named_state()}
-            with marked(_END):
+            with marked(_END_RANGE):
                 gc.collect(2 if collects_old_garbage else 1)
             state = [(place, tensor, first_state.get(id(tensor))) for place, tensor in variant.named_state()]
             holder = common_holder(place for place, tensor, ref in state if ref is None or ref() is not tensor)
@@ -142,7 +142,7 @@ def bytes_per_call(activities: Iterable[Activity]) -> int:
     """Return the bytes that a call after the first allocates and does not free, on average; 0 if only some calls do."""
     bytes_by_range: list[int] = []
     for activity in activities:
-        if activity.name in {_CALL, _END}:
+        if activity.name in {_CALL_RANGE, _END_RANGE}:
             bytes_by_range.append(0)
         elif bytes_by_range:
             bytes_by_range[-1] += activity.nbytes

@@ -38,28 +38,28 @@ MAX_LINES = 20
 _MAX_FRAMES = 50
 
 
-def measure_memory(steady: SteadyState) -> MemoryCost | None:
+def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
     """Measure the memory of an eager and of a compiled call; ``None`` if the user's profiler is active."""
-    peaks, saved_by_variant = [], []
-    for variant in (steady.eager, steady.compiled):
+    peaks, saved_bytes_by_variant = [], []
+    for variant in (steady_state.eager, steady_state.compiled):
         require_time()
         variant.with_backward(lambda call: call())  # compiles the backward pass
-        saved = SavedBytes(variant.held_memory(), lambda _: stack_in_call(inspect.currentframe()))
-        variant.with_backward(saved.observe)
-        saved_by_variant.append(saved)
+        saved_bytes = SavedBytes(variant.held_memory(), lambda _: stack_in_call(inspect.currentframe()))
+        variant.with_backward(saved_bytes.observe)
+        saved_bytes_by_variant.append(saved_bytes)
         try:
             peaks.append(peak_bytes(variant.with_backward(functools.partial(memory_activities, variant=variant))))
         except RuntimeError:
             return None
     lines: Counter[Location] = Counter()
-    for stack, nbytes in saved_by_variant[0].by_key.items():
-        if (location := steady.locate(stack)) is not None:
+    for stack, nbytes in saved_bytes_by_variant[0].by_key.items():
+        if (location := steady_state.locate(stack)) is not None:
             lines[location] += nbytes
     return MemoryCost(
         eager_peak_bytes=peaks[0],
         compiled_peak_bytes=peaks[1],
-        eager_saved_bytes=saved_by_variant[0].peak,
-        compiled_saved_bytes=saved_by_variant[1].peak,
+        eager_saved_bytes=saved_bytes_by_variant[0].peak,
+        compiled_saved_bytes=saved_bytes_by_variant[1].peak,
         lines=[MemoryLine(location, nbytes) for location, nbytes in lines.most_common(MAX_LINES)],
     )
 
@@ -91,7 +91,7 @@ class SavedBytes(Generic[_Key]):
 
     Parameters
     ----------
-    excluded : collection of int
+    excluded_addresses : collection of int
         The addresses of memory that does not count, since the call's arguments or state keep it.
     describe : callable
         Returns a key for a tensor when an operation keeps it.
@@ -104,8 +104,8 @@ class SavedBytes(Generic[_Key]):
         The bytes kept at the peak, by the key of the operation that kept them first.
     """
 
-    def __init__(self, excluded: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:
-        self._excluded = excluded
+    def __init__(self, excluded_addresses: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:
+        self._excluded_addresses = excluded_addresses
         self._describe = describe
         self._counts: Counter[int] = Counter()
         self._bytes_by_address: dict[int, tuple[_Key, int]] = {}
@@ -120,7 +120,7 @@ class SavedBytes(Generic[_Key]):
 
     def _keep(self, tensor: torch.Tensor) -> _KeptTensor:
         address, key = memory_address(tensor), self._describe(tensor)
-        if address is None or address in self._excluded:
+        if address is None or address in self._excluded_addresses:
             return _KeptTensor(tensor)
         if not self._counts[address]:
             nbytes = tensor.untyped_storage().nbytes()

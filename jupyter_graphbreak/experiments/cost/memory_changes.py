@@ -28,32 +28,35 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import MemoryCost
 
 #: Changes are tried only if at least this many bytes, and this share of the peak, are kept for the backward pass.
-_WORTH_BYTES, _WORTH_SHARE = 1 << 20, 0.1
+_MIN_SAVED_BYTES, _MIN_SAVED_SHARE = 1 << 20, 0.1
 #: A change is tried if the time left is at least this many times the compile time: the backward pass is also compiled.
-_COMPILE_TIMES = 2.0
+_MIN_COMPILE_TIMES_LEFT = 2.0
 _T = TypeVar("_T")
 #: Blocks are checkpointed one by one if there are at least this many.
 _MIN_BLOCKS = 2
 #: A difference counts as rounding if it is at most this many times the difference from eager.
-_TIMES_ROUNDING = 10.0
+_ROUNDING_FACTOR = 10.0
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 
 
-def tried_changes(steady: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
+def tried_changes(steady_state: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
     """Try as many changes as time allows, and return them with their memory and time."""
-    if memory.compiled_saved_bytes < max(_WORTH_BYTES, _WORTH_SHARE * memory.compiled_peak_bytes):
+    if memory.compiled_saved_bytes < max(_MIN_SAVED_BYTES, _MIN_SAVED_SHARE * memory.compiled_peak_bytes):
         return []
-    compiled = steady.compiled
+    compiled = steady_state.compiled
     if compiled.nbytes() + memory.compiled_peak_bytes > memory_limit():
         return []
     changes: list[MemoryChange] = []
-    expected, eager_results = compiled.results_and_state(), steady.eager.results_and_state()
+    expected, eager_results = compiled.results_and_state(), steady_state.eager.results_and_state()
 
     def is_right(actual: Sequence[torch.Tensor]) -> bool:
         return agree_within_rounding(expected, actual, eager_results)
 
-    for code, make_variant in _candidates(steady.entry, compiled):
-        if make_variant is not None and seconds_left() < _COMPILE_TIMES * steady.correspondence.compile_seconds():
+    for code, make_variant in _candidates(steady_state.entry, compiled):
+        if (
+            make_variant is not None
+            and seconds_left() < _MIN_COMPILE_TIMES_LEFT * steady_state.correspondence.compile_seconds()
+        ):
             continue
         try:
             if make_variant is None:
@@ -82,14 +85,14 @@ def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable
             lambda: _with_checkpointed_blocks(entry, blocks.places),
         )
     for setting in memory_changes():
-        yield setting.code, functools.partial(Variant, entry, compiled=True, applied=setting.applied)
+        yield setting.code, functools.partial(Variant, entry, compiled=True, context=setting.applied)
 
 
 def _with_checkpointed_blocks(entry: Entry, places: Collection[str]) -> Variant:
     """Return a compiled variant in which the backward pass calls each block again."""
-    replaced: list[tuple[Any, Callable[..., Any]]] = []
-    variant = Variant(entry, compiled=True, applied=lambda: replaced_forwards(replaced))
-    replaced += [(block, _checkpointing(block.forward)) for place, block in variant.modules() if place in places]
+    replacements: list[tuple[Any, Callable[..., Any]]] = []
+    variant = Variant(entry, compiled=True, context=lambda: replaced_forwards(replacements))
+    replacements += [(block, _checkpointing(block.forward)) for place, block in variant.modules() if place in places]
     return variant
 
 
@@ -114,15 +117,15 @@ def _measured_change(
 
     with context():
         results = changed.results_and_state()
-    saved = SavedBytes(changed.held_memory(), lambda _: None)
-    with_backward(saved.observe)
+    saved_bytes = SavedBytes(changed.held_memory(), lambda _: None)
+    with_backward(saved_bytes.observe)
     peak = peak_bytes(with_backward(functools.partial(memory_activities, variant=changed)))
     ratio = None
     with contextlib.suppress(TimeUpError):  # the memory is known
         ratio = ratio_in_turn(
             lambda: with_backward(changed.timer.time), lambda: compiled.with_backward(compiled.timer.time)
         )
-    return MemoryChange(code, peak, saved.peak, is_right(results), ratio)
+    return MemoryChange(code, peak, saved_bytes.peak, is_right(results), ratio)
 
 
 def agree_within_rounding(
@@ -144,12 +147,12 @@ def _is_close(expected: torch.Tensor, actual: torch.Tensor, eager: torch.Tensor)
     if not expected.dtype.is_floating_point:
         return torch.equal(expected, actual)
     digits = torch.finfo(expected.dtype).eps ** 0.5
-    rounding = digits * _largest(expected)
+    rounding = digits * _largest_magnitude(expected)
     if eager.shape == expected.shape:
-        rounding += _TIMES_ROUNDING * _largest(expected - eager)
+        rounding += _ROUNDING_FACTOR * _largest_magnitude(expected - eager)
     return torch.allclose(expected, actual, rtol=digits, atol=rounding, equal_nan=True)
 
 
-def _largest(tensor: torch.Tensor) -> float:
+def _largest_magnitude(tensor: torch.Tensor) -> float:
     finite = tensor[tensor.isfinite()]
     return float(finite.abs().max()) if finite.numel() else 0.0

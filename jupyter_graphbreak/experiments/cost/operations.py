@@ -41,7 +41,7 @@ _MIN_SHARE = 0.01
 _EXPLAINED_SHARE = 0.3
 _BUDGET = Budget(seconds=0.4, runs=60)
 #: Operations that inductor passes to the same libraries as eager code does.
-_IN_LIBRARIES = frozenset(
+_LIBRARY_OPERATIONS = frozenset(
     {
         "addmm", "baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "einsum", "linear", "matmul", "mm",
         "scaled_dot_product_attention",
@@ -58,19 +58,19 @@ class _Candidate:
     inputs: list[torch.Tensor]
 
 
-def slow_operations(steady: SteadyState) -> list[OpCost]:
+def slow_operations(steady_state: SteadyState) -> list[OpCost]:
     """Return the operations that are slower compiled than eager, those that lose the most time first."""
-    if max(steady.graph_us.values(), default=0.0) < _SLOW_US:
+    if max(steady_state.graph_us.values(), default=0.0) < _SLOW_US:
         return []
-    inputs = steady.compiled.graph_inputs()
-    return steady.compiled.run_in_modes(lambda: _slow_operations(steady, inputs))
+    inputs = steady_state.compiled.graph_inputs()
+    return steady_state.compiled.run_in_modes(lambda: _slow_operations(steady_state, inputs))
 
 
-def _slow_operations(steady: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
-    timer, graph_us, correspondence = steady.compiled.timer, steady.graph_us, steady.correspondence
+def _slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
+    timer, graph_us, correspondence = steady_state.compiled.timer, steady_state.graph_us, steady_state.correspondence
     # A frame has one graph, apart from rare cases.
-    graph_by_frame = {graph.frame: graph for graph in correspondence.copy.graphs}
-    run_graphs = {graph.id: graph for graph in correspondence.run.graphs}
+    graph_by_frame = {graph.frame: graph for graph in correspondence.copy_report.graphs}
+    run_graphs = {graph.id: graph for graph in correspondence.run_report.graphs}
     costs: list[OpCost] = []
     try:
         for number, graph_inputs in inputs.items():
@@ -123,7 +123,7 @@ def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float
 def _has_generated_code(node: torch.fx.Node) -> bool:
     """Return whether inductor generates code for an operation instead of calling a library."""
     name = _name(node)
-    return not name.endswith("_") and name not in _IN_LIBRARIES and name not in {"getitem", "get_attr"}
+    return not name.endswith("_") and name not in _LIBRARY_OPERATIONS and name not in {"getitem", "get_attr"}
 
 
 def _name(node: torch.fx.Node) -> str:

@@ -74,10 +74,10 @@ def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[Co
     call_time = spread_of([call.with_total(total) for call, total in zip(calls, totals, strict=True)])
     deviations = [abs(total - statistics.median(totals)) for total in totals]
     max_deviation = max(min(deviations), _TYPICAL_DISTANCE * call_time.median_us) + _ROUNDING_US
-    typical = [number for number in range(len(calls)) if deviations[number] <= max_deviation]
+    typical_numbers = [number for number in range(len(calls)) if deviations[number] <= max_deviation]
     parts = []
     for owner in dict.fromkeys(owner for times in times_by_call for owner in times):
-        times = [times_by_call[number].get(owner, 0.0) for number in typical]
+        times = [times_by_call[number].get(owner, 0.0) for number in typical_numbers]
         low, _, high = quartiles(times)
         mean = statistics.fmean(times)  # unlike medians, means add up, and include parts of only a few calls
         if mean <= 0:
@@ -122,21 +122,21 @@ class Owners:
         self._skipped_frames = {skipped.frame: skipped.break_ for skipped in report.skipped}
         self._break_of_eager_call = self._find_break_of_eager_call(report)
         self._lookups = lookups_us or {}
-        seen: Counter[str] = Counter()
+        execution_counts: Counter[str] = Counter()
         self._graphs: list[Owner] = []
         for ident in compile_ids:
-            self._graphs.append(self._graph_owner(ident, seen[ident]))
-            seen[ident] += 1
+            self._graphs.append(self._graph_owner(ident, execution_counts[ident]))
+            execution_counts[ident] += 1
 
     def times_by_owner(self, call: CallTime) -> dict[Owner, float]:
         """Return the time of each owner in one call."""
         times: defaultdict[Owner, float] = defaultdict(float)
         open_frames: list[str] = []  # entered, but not left yet
-        previous = Mark("begins", "", 0.0)
+        previous_mark = Mark("begins", "", 0.0)
         for mark in (*call.marks, Mark("ends", "", call.total_us)):
-            marks_us = sum(edge.kind in _CODE_MARKS for edge in (previous, mark)) * self._overhead.mark_us / 2
-            us = max(0.0, mark.us - previous.us - marks_us)
-            for owner, part in self._share_stretch(previous, mark, us, open_frames):
+            marks_us = sum(edge.kind in _CODE_MARKS for edge in (previous_mark, mark)) * self._overhead.mark_us / 2
+            us = max(0.0, mark.us - previous_mark.us - marks_us)
+            for owner, part in self._share_stretch(previous_mark, mark, us, open_frames):
                 times[owner] += part
             match mark.kind:
                 case "entered":
@@ -144,7 +144,7 @@ class Owners:
                 case "left" if mark.name in open_frames:
                     while open_frames.pop() != mark.name:
                         pass
-            previous = mark
+            previous_mark = mark
         return times
 
     def _share_stretch(
@@ -193,8 +193,8 @@ class Owners:
         if not open_frames:
             return Owner("outside", None, self._break_of_eager_call)
         frame = self._frames.get(open_frames[-1])
-        broken = self._break_of(frame) or self._causing_break(frame) if frame is not None else None
-        return Owner("outside", None, broken)
+        break_id = self._break_of(frame) or self._causing_break(frame) if frame is not None else None
+        return Owner("outside", None, break_id)
 
     def _find_break_of_eager_call(self, report: Report) -> str | None:
         """Return the break that makes the called function itself run eagerly, if any."""
@@ -206,8 +206,8 @@ class Owners:
 
     def _break_of(self, frame: Frame) -> str | None:
         """Return the break that ended a frame's graph or made Dynamo skip the frame."""
-        ending = next((self._breaks[graph] for graph in frame.graphs if self._breaks.get(graph)), None)
-        return ending or (frame.breaks[-1] if frame.breaks else self._skipped_frames.get(frame.id))
+        ending_break = next((self._breaks[graph] for graph in frame.graphs if self._breaks.get(graph)), None)
+        return ending_break or (frame.breaks[-1] if frame.breaks else self._skipped_frames.get(frame.id))
 
     def _causing_break(self, frame: Frame | None) -> str | None:
         """Return the break that makes Dynamo compile a frame separately."""

@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 #: Regions are measured if compiling the entry took at least this many seconds and it has this many blocks.
-_WORTH_S = 2.0
+_MIN_COMPILE_S = 2.0
 _MIN_BLOCKS = 3
 #: The whole model is compiled again, without caches, if at least this many times the run's compile time is left.
-_TIMES_COMPILING = 1.5
+_MIN_COMPILE_TIMES_LEFT = 1.5
 #: If fewer than this many blocks share a compilation on average, compiling each in place is not worthwhile.
 _MIN_SHARING = 2
 #: A backend that computes the same values as eager code, to compare ways whose random numbers differ.
 _RIGHT_BACKEND = "aot_eager"
 
 
-def measure_regions(steady: SteadyState) -> RegionCost | None:
+def measure_regions(steady_state: SteadyState) -> RegionCost | None:
     """Compile an entry with blocks in different ways, and return how the ways compare.
 
     Returns
@@ -57,19 +57,19 @@ def measure_regions(steady: SteadyState) -> RegionCost | None:
         ``None`` if the entry has no blocks, compiles quickly, takes too much memory, or came mostly from PyTorch's
         caches; or if fewer than two ways could be compared.
     """
-    entry, correspondence = steady.entry, steady.correspondence
+    entry, correspondence = steady_state.entry, steady_state.correspondence
     whole_s = correspondence.compile_seconds()
-    timing = correspondence.run.timing
+    timing = correspondence.run_report.timing
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
-    if whole_s < _WORTH_S or is_warm or entry.inner or entry.compiles_itself:
+    if whole_s < _MIN_COMPILE_S or is_warm or entry.inner or entry.compiles_itself:
         return None
-    blocks = repeated_blocks(steady.compiled.modules(), _MIN_BLOCKS)
-    if blocks is None or 2 * steady.compiled.nbytes() > memory_limit():
+    blocks = repeated_blocks(steady_state.compiled.modules(), _MIN_BLOCKS)
+    if blocks is None or 2 * steady_state.compiled.nbytes() > memory_limit():
         return None
-    trial = _CompilationTrial(steady, blocks)
+    trial = _CompilationTrial(steady_state, blocks)
     ways: list[CompiledWay] = []
     for measure in (trial.measure_blocks, trial.measure_nested, trial.measure_whole):
-        if measure == trial.measure_whole and (not ways or seconds_left() < _TIMES_COMPILING * whole_s):
+        if measure == trial.measure_whole and (not ways or seconds_left() < _MIN_COMPILE_TIMES_LEFT * whole_s):
             continue
         try:
             way = measure()
@@ -80,7 +80,7 @@ def measure_regions(steady: SteadyState) -> RegionCost | None:
         if way is not None:
             ways.append(way)
     if ways and ways[-1].way != "whole":
-        frames = [frame for frame in correspondence.run.frames if frame.id in correspondence.frames()]
+        frames = [frame for frame in correspondence.run_report.frames if frame.id in correspondence.frames()]
         compiled_frames = sum(frame.outcome == "compiled" for frame in frames)
         ways.append(
             CompiledWay("whole", whole_s, compiled_frames, sum(len(frame.graphs) for frame in frames), time_ratio=1.0)
@@ -93,15 +93,17 @@ def measure_regions(steady: SteadyState) -> RegionCost | None:
 class _CompilationTrial:
     """Compiles an entry in several ways."""
 
-    def __init__(self, steady: SteadyState, blocks: RepeatedBlocks) -> None:
-        self._entry = entry = steady.entry
+    def __init__(self, steady_state: SteadyState, blocks: RepeatedBlocks) -> None:
+        self._entry = entry = steady_state.entry
         self._blocks = blocks
-        self._compiled = compiled = steady.compiled
-        self._run = steady.correspondence.run
+        self._compiled_variant = compiled = steady_state.compiled
+        self._run = steady_state.correspondence.run_report
         # The order in which code draws random numbers depends on how it is compiled.
         self._is_random = compiled.is_random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
-        self._expected = steady.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
-        self._eager_results = steady.eager.results_and_gradients()
+        self._expected_results = (
+            steady_state.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
+        )
+        self._eager_results = steady_state.eager.results_and_gradients()
 
     def measure_whole(self) -> CompiledWay | None:
         """Measure compiling the whole model at once."""
@@ -112,7 +114,7 @@ class _CompilationTrial:
         return self._blocks_that_differ() or self._measure("blocks", self._compiled_by_block)
 
     def _blocks_that_differ(self) -> CompiledWay | None:
-        """Return why blocks do not share compiled code, without generating code; ``None`` if many blocks share it."""
+        """Return the reasons why few blocks share compiled code, without generating code; ``None`` if many share it."""
         require_time()
         variant = self._compiled_by_block(replace(self._entry, backend="eager"))
         with recompiling(variant.subject.call), recorder.record() as recording:
@@ -124,7 +126,7 @@ class _CompilationTrial:
         """Measure compiling the whole model at once, with each block as a nested region."""
         if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
-        files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
+        files = {forward.__code__.co_filename for forward in self._forwards(self._compiled_variant).values()}
         if thread_at_work(files) is not None:  # a different thread would run the marked methods of the classes
             return None
         return self._measure("nested", self._with_nested_regions) if self._shares_regions() else None
@@ -135,10 +137,10 @@ class _CompilationTrial:
         variant = self._with_nested_regions(replace(self._entry, backend="eager"))
         with recompiling(variant.subject.call):
             variant.warm_up()
-        return any(map(_shared_regions, variant.timer.modules))
+        return any(map(_shared_region_count, variant.timer.modules))
 
     def _compiled_by_block(self, entry: Entry) -> Variant:
-        subject_places = self._compiled.places_in_subject()
+        subject_places = self._compiled_variant.places_in_subject()
         method = "" if self._blocks.compiles_in_place else "forward"
         blocks = frozenset((subject_places[place], method) for place in self._blocks.places)
         return Variant(replace(entry, inner=blocks), compiled=False)
@@ -146,7 +148,7 @@ class _CompilationTrial:
     def _with_nested_regions(self, entry: Entry) -> Variant:
         # As nested regions, methods of single modules return wrong results (torch 2.13, 2.15), unlike those of classes.
         regions: dict[Any, Any] = {}
-        variant = Variant(entry, compiled=True, applied=lambda: replaced_forwards(regions.items()))
+        variant = Variant(entry, compiled=True, context=lambda: replaced_forwards(regions.items()))
         regions.update({kind: _nested_region(forward) for kind, forward in self._forwards(variant).items()})
         return variant
 
@@ -171,10 +173,10 @@ class _CompilationTrial:
             ratio = 1.0 if way == "whole" else None
             if is_equal and ratio is None:
                 with contextlib.suppress(TimeUpError):  # the start is known
-                    ratio = ratio_in_turn(_timed(variant), _timed(self._compiled))
+                    ratio = ratio_in_turn(_timed(variant), _timed(self._compiled_variant))
         return structs.replace(
             self._compiled_way(way, round(max(0.0, start_s), 3), report),
-            regions=sum(map(_shared_regions, variant.timer.modules)) if way == "nested" else None,
+            regions=sum(map(_shared_region_count, variant.timer.modules)) if way == "nested" else None,
             equal=is_equal,
             time_ratio=round(ratio, 3) if ratio is not None else None,
         )
@@ -193,14 +195,14 @@ class _CompilationTrial:
     def _is_equal(self, variant: Variant, make_variant: Callable[[Entry], Variant]) -> bool:
         """Return whether results and gradients agree with those of the whole model."""
         if not self._is_random:
-            return agree_within_rounding(self._expected, variant.results_and_gradients(), self._eager_results)
+            return agree_within_rounding(self._expected_results, variant.results_and_gradients(), self._eager_results)
         other = make_variant(replace(self._entry, backend=_RIGHT_BACKEND))
         with eager_random_numbers(), recompiling(other.subject.call):
             other.warm_up()
-            return agree_within_rounding(self._expected, other.results_and_gradients(), self._eager_results)
+            return agree_within_rounding(self._expected_results, other.results_and_gradients(), self._eager_results)
 
 
-def _shared_regions(module: torch.fx.GraphModule) -> int:
+def _shared_region_count(module: torch.fx.GraphModule) -> int:
     """Return the number of nested regions that a graph calls; Dynamo inlines one that only one block uses."""
     return sum(isinstance(child, torch.fx.GraphModule) for child in module.children())
 

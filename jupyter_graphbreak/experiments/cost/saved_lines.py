@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     #: The number of a graph, and of a run of the graph.
     _Run = tuple[int, int]
     #: The shape and dtype of a tensor.
-    _Kind = tuple[tuple[int, ...], torch.dtype]
+    _ShapeAndDtype = tuple[tuple[int, ...], torch.dtype]
 
 
 class _SavedPlace(NamedTuple):
@@ -37,21 +37,21 @@ class _SavedPlace(NamedTuple):
     number: int
 
 
-def with_compiled_lines(memory: MemoryCost, steady: SteadyState) -> MemoryCost:
+def with_compiled_lines(memory: MemoryCost, steady_state: SteadyState) -> MemoryCost:
     """Add the bytes that each line keeps in the compiled call to measured memory, which has those of the eager call."""
-    compiled = steady.compiled
-    saved = _SavedByRun(compiled.timer)
-    compiled_bytes = SavedBytes(compiled.held_memory(), saved.key)
+    compiled = steady_state.compiled
+    saved_by_run = _SavedByRun(compiled.timer)
+    compiled_bytes = SavedBytes(compiled.held_memory(), saved_by_run.key)
     compiled.with_backward(compiled_bytes.observe)
-    stacks = _stacks(compiled, saved) if saved.tensors else {}
+    stacks = _stacks(compiled, saved_by_run) if saved_by_run.tensors else {}
     lines: Counter[Location | None] = Counter()
     for key, nbytes in compiled_bytes.by_key.items():
         stack = stacks.get(key, ()) if isinstance(key, _SavedPlace) else key
-        lines[steady.locate(stack)] += nbytes
-    unknown = lines.pop(None, 0)
+        lines[steady_state.locate(stack)] += nbytes
+    bytes_without_line = lines.pop(None, 0)
     eager = {line.location: line.eager_bytes for line in memory.lines}
     compiled_lines = [
-        MemoryLine(place, eager.get(place, 0), lines.get(place, None if unknown else 0))
+        MemoryLine(place, eager.get(place, 0), lines.get(place, None if bytes_without_line else 0))
         for place in dict.fromkeys([*eager, *lines])
         if place is not None
     ]
@@ -70,43 +70,43 @@ class _SavedByRun:
 
     def __init__(self, timer: GraphTimer) -> None:
         self._timer = timer
-        self.tensors: defaultdict[_Run, list[_Kind]] = defaultdict(list)
+        self.tensors: defaultdict[_Run, list[_ShapeAndDtype]] = defaultdict(list)
 
     def key(self, tensor: torch.Tensor) -> _SavedPlace | Stack:
-        """Return the run of a graph and the number of the tensor in it; outside of graphs, the stack."""
-        run = self._timer.running
+        """Note a saved tensor; return the graph's run and the tensor's number in it, or the stack outside of graphs."""
+        run = self._timer.running_graph
         if run is None:
             return stack_in_call(inspect.currentframe())
         self.tensors[run].append((tuple(tensor.shape), tensor.dtype))
         return _SavedPlace(run, len(self.tensors[run]) - 1)
 
 
-def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_SavedPlace | Stack, Stack]:
+def _stacks(compiled: Variant, saved_by_run: _SavedByRun) -> dict[_SavedPlace | Stack, Stack]:
     """Return the known stacks of the operations for which tensors are kept, by the tensors' places."""
     timer, inputs = compiled.timer, compiled.graph_inputs()
     expected: dict[int, list[SavedTensor] | None] = {}
-    for number in dict.fromkeys(number for number, _ in saved.tensors):
+    for number in dict.fromkeys(number for number, _ in saved_by_run.tensors):
         require_time()
         module, graph_inputs = timer.modules[number], inputs[number]
         expected[number] = compiled.run_in_modes(lambda: _expected_tensors(timer, module, graph_inputs))  # noqa: B023 - called here
     return {
         _SavedPlace(run, number): tensor.stack
-        for run, seen in saved.tensors.items()
-        for number, tensor in _paired(seen, expected[run[0]] or []).items()
+        for run, saved_kinds in saved_by_run.tensors.items()
+        for number, tensor in _paired(saved_kinds, expected[run[0]] or []).items()
     }
 
 
-def _paired(seen: list[_Kind], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
+def _paired(saved_kinds: list[_ShapeAndDtype], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
     """Pair saved tensors with the expected ones, by shape and dtype, in order.
 
     If there are more or fewer tensors of a shape and dtype than expected, they are left out. The overall order may
     differ slightly: PyTorch prefers parameters, and knows them only when it compiles a call.
     """
     places, expected_by_kind = defaultdict(list), defaultdict(list)
-    for place, kind in enumerate(seen):
+    for place, kind in enumerate(saved_kinds):
         places[kind].append(place)
-    for saved in expected:
-        expected_by_kind[saved.shape, saved.dtype].append(saved)
+    for saved_tensor in expected:
+        expected_by_kind[saved_tensor.shape, saved_tensor.dtype].append(saved_tensor)
     pairs = (
         zip(places_of_kind, expected_by_kind[kind], strict=True)
         for kind, places_of_kind in places.items()

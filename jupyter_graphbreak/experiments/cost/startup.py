@@ -50,7 +50,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
         for record in records
         if record.kind == "compilation_metrics"
     }
-    copy_report, run_report = correspondence.copy, correspondence.run
+    copy_report, run_report = correspondence.copy_report, correspondence.run_report
     compile_s = {frame.id: frame.compile_s or 0.0 for frame in copy_report.frames}
     graphs = {graph.id: graph for graph in run_report.graphs}
     starts = []
@@ -94,7 +94,7 @@ def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> 
     records : iterable of Record
         The records of that start.
     """
-    bypassed = [graph.graph for graph in startup.graphs if graph.cache == "bypass"]
+    bypassed_graphs = [graph.graph for graph in startup.graphs if graph.cache == "bypass"]
     reasons = _bypass_reasons(_cache_messages(records))
     settings = CacheSettings()
     for _ in range(_MAX_ROUNDS):
@@ -109,7 +109,7 @@ def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> 
             if frames and all(_cache_state(messages)[0] == "hit" for messages in frames):
                 report, _ = build_with_files(cached_start)
                 seconds = sum(frame.compile_s or 0.0 for frame in report.frames)
-                return [CacheChange(settings.code, bypassed, round(seconds, 4))]
+                return [CacheChange(settings.code, bypassed_graphs, round(seconds, 4))]
             break
     return []
 
@@ -164,12 +164,12 @@ def _location(graph: Graph, reason: str) -> Location | None:
 
 def combined_startup(starts: Iterable[Startup | None]) -> Startup | None:
     """Return the combined startup of several entries; ``None`` if no entry uses caches."""
-    measured = [start for start in starts if start is not None]
-    if not measured:
+    measured_starts = [start for start in starts if start is not None]
+    if not measured_starts:
         return None
     return Startup(
-        round(sum(start.first_s for start in measured), 4),
-        round(sum(start.second_s for start in measured), 4),
-        [graph for start in measured for graph in start.graphs],
-        [change for start in measured for change in start.changes],
+        round(sum(start.first_s for start in measured_starts), 4),
+        round(sum(start.second_s for start in measured_starts), 4),
+        [graph for start in measured_starts for graph in start.graphs],
+        [change for start in measured_starts for change in start.changes],
     )

@@ -268,7 +268,7 @@ class WarmCalls:
         )
         self._open_calls: dict[FrameType, _CallStart] = {}
         self.faults: list[str] = []
-        self._finished: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
+        self._finished_calls: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
 
     def note_boundary(self, frame: FrameType, callable_id: int) -> None:
         """Record that a call begins or ends."""
@@ -278,11 +278,11 @@ class WarmCalls:
             return
         end = self._clock.mark()
         if start.compilations == compilation_count():
-            finished = self._finished[callable_id]
+            finished = self._finished_calls[callable_id]
             finished.append((start.mark, end))
             del finished[:-_MAX_CALLS]
         else:
-            self._finished[callable_id].clear()  # earlier calls were not in the steady state
+            self._finished_calls[callable_id].clear()  # earlier calls were not in the steady state
 
     def note_fault(self, addition: Addition) -> None:
         """Keep the sentence about an internal error."""
@@ -295,7 +295,7 @@ class WarmCalls:
 
     def spread_of(self, callable_id: int | None) -> Spread | None:
         """Return the times of a callable's calls; ``None`` if there were too few."""
-        finished = self._finished.get(callable_id, []) if callable_id is not None else []
+        finished = self._finished_calls.get(callable_id, []) if callable_id is not None else []
         if len(finished) < _MIN_CALLS:
             return None
         return spread([self._clock.times_us(pair)[-1] for pair in finished])

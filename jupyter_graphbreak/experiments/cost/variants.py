@@ -22,7 +22,6 @@ from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_a
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
 from jupyter_graphbreak.experiments.trial.places import leaves, memory_address, named_tensors
-from jupyter_graphbreak.experiments.trial.saved_state import SavedState
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.recording.targets import is_own, reachable_objects
@@ -34,7 +33,9 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Activity, Range
     from jupyter_graphbreak.experiments.cost.timing import CallTime
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.experiments.trial.saved_state import SavedState
 
 
 class PrivateCode:
@@ -109,7 +110,11 @@ class Variant:
     """A call that can be repeated from the same state.
 
     Changes of the first call, such as the creation of an optimizer's state, are kept; changes of later calls are undone
-    after each call, outside the timed section. Arguments that the call changes are copied again.
+    after each call, outside the timed section. So are all changes of arguments: Dynamo would compile a training step
+    again for each new copy of an optimizer. Only arguments that cannot be restored in place are copied again.
+
+    All variants of an entry share the memory of large tensors, so none of them may run before a different one is
+    restored.
 
     Parameters
     ----------
@@ -119,7 +124,7 @@ class Variant:
         Whether to compile it.
     marked : bool
         Whether the compiled code can record marks.
-    applied : callable
+    context : callable
         Returns the context in which each call runs, such as one that applies a remedy.
     """
 
@@ -129,14 +134,14 @@ class Variant:
         *,
         compiled: bool,
         marked: bool = False,
-        applied: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+        context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.entry = entry
         self.subject = Subject(entry.call, entry.arguments)
         self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
         self.is_compiled = compiled
         self._records_marks = marked
-        self._applied = applied
+        self._context = context
         self._code = PrivateCode(self.subject.call, self.subject.functions())
         self._given_arguments = self.subject.arguments or entry.arguments
         self._arguments = self.subject.copies_of(self._given_arguments)
@@ -144,10 +149,11 @@ class Variant:
         self.timer = GraphTimer(entry.backend, self.clock)
         self._program = entry.compile(self.subject.call, self.timer) if compiled else self.subject.call
         self._inner = InnerModules(self.subject, entry.inner, lambda inner: entry.compile(inner, self.timer))
-        self._state: dict[str, Any] = {}
-        self._changes_arguments = self._changes_state = self._is_short = False
-        #: The content of the arguments before each call, if calls change it and it can be restored in place.
-        self._saved_arguments: SavedState | None = None
+        #: Until the warm-up finds out what calls change, every change is undone.
+        self._changes_arguments = self._changes_state = True
+        self._is_short = False
+        #: The content of the arguments before each call, if it can be restored in place.
+        self._saved_arguments: SavedState | None = self.subject.saved_arguments(self._arguments)
         self.is_random = False
         #: The seconds of the first and the second call: the first one compiles.
         self.first_call_s = self.second_call_s = 0.0
@@ -162,33 +168,38 @@ class Variant:
 
     def warm_up(self) -> bool:
         """Call the variant until nothing more is compiled; return whether this state was reached."""
-        with self.timer.marking_code() if self._records_marks else contextlib.nullcontext():
-            return self._warm_up()
+        try:
+            with self.timer.marking_code() if self._records_marks else contextlib.nullcontext():
+                return self._warm_up()
+        except BaseException:
+            self.subject.memory.restore()  # for the other variants
+            raise
 
     def _warm_up(self) -> bool:
+        self._changes_arguments = self._changes_state = False
+        initial_arguments = self.subject.copies_to_compare(self._given_arguments)
         start = time.monotonic()
         self._call(0, is_guarded=True)
         self.first_call_s = time.monotonic() - start
-        self.subject.detach_changed_memory()
-        self._state = self.subject.state()
-        self._arguments = self.subject.copies_of(self._given_arguments)
+        state = self.subject.state()
+        self.subject.restore_memory_of_arguments()
+        self._restore_arguments()
+        if self._saved_arguments is not None and self._arguments_differ_from(initial_arguments):
+            self._saved_arguments = None
+            self._restore_arguments()
         # Changes are detected from the second call on, since the first one may initialize state.
-        given_arguments = self.subject.copies_of(self._given_arguments)
         seed_all(0)
         random_state = _random_state()
         start = time.monotonic()
         self._call(0, is_guarded=True)
         self.second_call_s = time.monotonic() - start
-        self.subject.detach_changed_memory()
         self.is_random = random_state != _random_state()
-        self._changes_arguments = _differ(
-            (given_arguments.args, given_arguments.kwargs), (self._arguments.args, self._arguments.kwargs)
-        )
-        self._changes_state = _differ(self._state, self.subject.state())
-        del given_arguments  # they may be large
+        self._changes_state = _differ(state, self.subject.state())
+        changes_memory = self.subject.restore_memory_of_arguments()
+        self._changes_arguments = changes_memory or self._arguments_differ_from(initial_arguments)
+        if not self._changes_state:  # what the first call has changed stays
+            self.subject.detach_changed_memory()
         self._restore()
-        if self._changes_arguments:
-            self._save_arguments()
         seeds = SEEDS if self.is_random and self.second_call_s < _SLOW_S else 1
         for _ in range(_MAX_ROUNDS):
             before_round = compilation_count()
@@ -215,25 +226,27 @@ class Variant:
             warm_up_calls = 0
             seed_all(seed)
         arguments = self._arguments
-        with self._ready():
-            for _ in range(warm_up_calls):
-                self._program(*arguments.args, **arguments.kwargs)
-            call_time = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
+        try:
+            with self._ready():
+                for _ in range(warm_up_calls):
+                    self._program(*arguments.args, **arguments.kwargs)
+                call_time = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
+        finally:
+            self._restore()
         self._is_short = call_time.total_us < _SHORT_US
-        self._restore()
         return call_time
 
     def profiled(self, seed: int = 0) -> list[Range]:
         """Call the variant under a profiler, and return the recorded ranges."""
-        return self._observed(seed, lambda call: self.timer.with_graph_ranges(lambda: profiled(call)))
+        return self._observe(seed, lambda call: self.timer.with_graph_ranges(lambda: profiled(call)))
 
     def device_activities(self) -> list[Activity]:
         """Call the variant under a profiler, and return the activities of its device."""
-        return self._observed(0, device_activities)
+        return self._observe(0, device_activities)
 
     def graph_inputs(self) -> dict[int, list[Any]]:
         """Call the variant, and return the inputs of each graph, by the graph's number."""
-        return self._observed(0, self.timer.graph_inputs_of)
+        return self._observe(0, self.timer.graph_inputs_of)
 
     def run_in_modes(self, observe: Callable[[], _T]) -> _T:
         """Call a function in the modes of the call, with the copies in place."""
@@ -246,7 +259,7 @@ class Variant:
         It receives ``None`` instead if calls change the state or the arguments.
         """
         is_repeatable = not (self._changes_arguments or self._changes_state)
-        return self._observed(0, lambda call: observe(call if is_repeatable else None))
+        return self._observe(0, lambda call: observe(call if is_repeatable else None))
 
     def results_and_gradients(self) -> list[torch.Tensor]:
         """Return copies of the tensors in the result of a call, and of the gradients after its backward pass.
@@ -317,7 +330,7 @@ class Variant:
 
         try:
             with guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
-                return self._observed(0, lambda call: observe(lambda: with_backward(call)))
+                return self._observe(0, lambda call: observe(lambda: with_backward(call)))
         finally:
             for leaf, grad in leaves.values():
                 leaf.grad = grad
@@ -374,7 +387,7 @@ class Variant:
 
         try:
             with guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
-                return self._observed(0, lambda _: observe(call))
+                return self._observe(0, lambda _: observe(call))
         finally:
             for leaf, grad in zip(leaves, grads, strict=True):
                 leaf.grad = grad
@@ -394,7 +407,7 @@ class Variant:
         yield from (tensor for _, tensor in self.named_state())
         yield from self.tensors()
 
-    def _observed(self, seed: int, observe: Callable[[Callable[[], Any]], _T]) -> _T:
+    def _observe(self, seed: int, observe: Callable[[Callable[[], Any]], _T]) -> _T:
         seed_all(seed)
         arguments = self._arguments
         try:
@@ -410,41 +423,42 @@ class Variant:
             if is_guarded
             else contextlib.nullcontext()
         )
-        with self._ready(), guard:
-            self._program(*self._arguments.args, **self._arguments.kwargs)
-        self._restore()
+        try:
+            with self._ready(), guard:
+                self._program(*self._arguments.args, **self._arguments.kwargs)
+        finally:
+            self._restore()
 
     @contextlib.contextmanager
     def _ready(self) -> Iterator[None]:
         """Apply the remedies, and swap the copies and the private code in, while the context is open."""
         arguments = self._arguments
         with (
-            self._applied(),
+            self._context(),
             self.subject.activated(),
             self._code.installed(),
             self._inner.compiled(arguments.args, arguments.kwargs),
         ):
             yield
 
-    def _save_arguments(self) -> None:
-        """Save the arguments to restore them in place, unless a call changes them in a way that this cannot undo.
-
-        Dynamo would compile a training step again for each new copy of an optimizer.
-        """
-        expected = self._arguments
-        self._arguments = self.subject.copies_of(self._given_arguments)
-        self._saved_arguments = SavedState([*self._arguments.args, *self._arguments.kwargs.values()])
-        self._call(0)
-        if _differ((expected.args, expected.kwargs), (self._arguments.args, self._arguments.kwargs)):
-            self._saved_arguments, self._arguments = None, expected
-
     def _restore(self) -> None:
+        if self._changes_state:
+            self.subject.undo_changes()
+        elif self._changes_arguments:
+            self.subject.memory.restore()
+        if self._changes_arguments:
+            self._restore_arguments()
+
+    def _restore_arguments(self) -> None:
+        """Restore the arguments, except large memory: in place, or with new copies if that is not possible."""
         if self._saved_arguments is not None:
             self._saved_arguments.restore()
-        elif self._changes_arguments:
+        else:
             self._arguments = self.subject.copies_of(self._given_arguments)
-        if self._changes_state:
-            self.subject.restore()
+
+    def _arguments_differ_from(self, expected: Arguments) -> bool:
+        actual = self._arguments
+        return _differ((expected.args, expected.kwargs), (actual.args, actual.kwargs))
 
 
 def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
@@ -492,5 +506,5 @@ def _random_state() -> tuple[Any, ...]:
 
 def _python_random_state() -> tuple[Any, ...]:
     numpy = sys.modules.get("numpy")
-    drawn = numpy.random.get_state() if numpy is not None else ()
-    return (random.getstate(), *(part.tobytes() if hasattr(part, "tobytes") else part for part in drawn))
+    numpy_state = numpy.random.get_state() if numpy is not None else ()
+    return (random.getstate(), *(part.tobytes() if hasattr(part, "tobytes") else part for part in numpy_state))

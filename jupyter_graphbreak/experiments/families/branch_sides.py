@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import argument, operand
 
@@ -159,7 +160,7 @@ class _SideReader:
             self._set(target, f"{operand(current_text)} {sign} {operand(self._text(statement.value))}", read_later)
         elif isinstance(statement, ast.Return) and is_last and not self._side.in_place:
             self._side.returns = True
-            self._side.result = self._value(statement.value) if statement.value is not None else "None"
+            self._side.result = value_of(statement.value, self._text) if statement.value is not None else "None"
         elif isinstance(statement, ast.If):
             self._read_branch(statement, read_later, is_last=is_last)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -200,15 +201,15 @@ class _SideReader:
             raise _UnsupportedSideError
         target, text = self._content_after(node.func.value)
         method = node.func.attr
-        positional = [self._text(part) for part in node.args]
+        positional_texts = [self._text(part) for part in node.args]
         keywords = [f"{part.arg}={self._text(part.value)}" for part in node.keywords if part.arg is not None]
         if method == "zero_":
             return target, f"{self._torch}.zeros_like({target})"
-        if method == "copy_" and len(positional) == 1 and not node.keywords:
-            return target, positional[0]
+        if method == "copy_" and len(positional_texts) == 1 and not node.keywords:
+            return target, positional_texts[0]
         if method not in _IN_PLACE_METHODS or len(keywords) != len(node.keywords):
             raise _UnsupportedSideError
-        return target, f"{operand(text)}.{method[:-1]}({', '.join([*positional, *keywords])})"
+        return target, f"{operand(text)}.{method[:-1]}({', '.join([*positional_texts, *keywords])})"
 
     def _set(self, target: str, text: str, read_later: set[str]) -> None:
         if target in self._side.in_place:
@@ -245,17 +246,6 @@ class _SideReader:
                 texts = if_side.values.get(target, target), else_side.values.get(target, target)
                 self._set(target, select(condition, *texts), read_later)
 
-    def _value(self, node: ast.expr) -> Value:
-        if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(part, ast.Starred) for part in node.elts):
-            return type(node).__name__, (), tuple(map(self._value, node.elts))
-        if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
-            return "Dict", tuple(ast.unparse(key) for key in node.keys if key), tuple(map(self._value, node.values))
-        if isinstance(node, ast.Call) and _creates_object(node):
-            keys = ("" for _ in node.args), (f"{part.arg}=" for part in node.keywords)
-            values = (*node.args, *(part.value for part in node.keywords))
-            return ast.unparse(node.func), tuple(itertools.chain(*keys)), tuple(map(self._value, values))
-        return self._text(node)
-
     def _text(self, node: ast.expr) -> str:
         if not has_no_side_effects(node):
             raise _UnsupportedSideError
@@ -268,11 +258,30 @@ class _SideReader:
         return self._draft.rewritten(node, {part: operand(text) for part, text in changes.items()})
 
 
+def value_of(node: ast.expr, text_of: Callable[[ast.expr], str]) -> Value:
+    """Return an expression as a value, with the texts of the members of tuples, lists, dicts and new objects."""
+
+    def members(nodes: Sequence[ast.expr]) -> tuple[Value, ...]:
+        return tuple(value_of(part, text_of) for part in nodes)
+
+    if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(part, ast.Starred) for part in node.elts):
+        return type(node).__name__, (), members(node.elts)
+    if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
+        return "Dict", tuple(ast.unparse(key) for key in node.keys if key), members(node.values)
+    if isinstance(node, ast.Call) and _creates_object(node):
+        keys = ("" for _ in node.args), (f"{part.arg}=" for part in node.keywords)
+        values = (*node.args, *(part.value for part in node.keywords))
+        return ast.unparse(node.func), tuple(itertools.chain(*keys)), members(values)
+    return text_of(node)
+
+
 def _creates_object(call: ast.Call) -> bool:
     """Return whether a call creates an object from its arguments, judging by the name of a class."""
     is_class = ast.unparse(call.func).rpartition(".")[2].lstrip("_")[:1].isupper()
-    are_known = not any(isinstance(part, ast.Starred) for part in call.args) and all(part.arg for part in call.keywords)
-    return is_class and are_known and bool(call.args or call.keywords)
+    are_arguments_known = not any(isinstance(part, ast.Starred) for part in call.args) and all(
+        part.arg for part in call.keywords
+    )
+    return is_class and are_arguments_known and bool(call.args or call.keywords)
 
 
 def _is_read(node: ast.AST) -> bool:
@@ -294,7 +303,11 @@ def select_value(
 ) -> Value | None:
     """Return a value selected by a condition, member by member; ``None`` if the members do not correspond."""
     if isinstance(if_value, str) and isinstance(else_value, str):
-        return if_value if if_value == else_value else choose(condition, if_value, else_value)
+        if if_value == else_value:
+            return if_value
+        containers = _containers(if_value, else_value)
+        selected = select_value(condition, *containers, choose) if containers is not None else None
+        return choose(condition, if_value, else_value) if selected is None else selected
     if (
         if_value is None
         or else_value is None
@@ -307,6 +320,37 @@ def select_value(
     if len(if_value[2]) != len(else_value[2]) or any(member is None for member in members):
         return None
     return if_value[0], if_value[1], tuple(member for member in members if member is not None)
+
+
+def _containers(if_text: str, else_text: str) -> tuple[Value, Value] | None:
+    """Return two expressions as tuples, lists, dicts or new objects with the same members; ``None`` if they are not."""
+    try:
+        if_node, else_node = parse_expression(if_text), parse_expression(else_text)
+    except SyntaxError:
+        return None
+    (if_owner, if_fields), (else_owner, else_fields) = _replaced_fields(if_node), _replaced_fields(else_node)
+    if if_owner == else_owner:
+        names = list({**if_fields, **else_fields})
+        keys = tuple(f"{name}=" for name in names)
+        if_members, else_members = (
+            tuple(fields.get(name, f"{if_owner}.{name}") for name in names) for fields in (if_fields, else_fields)
+        )
+        function = f"{if_owner}._replace"
+        return (function, keys, if_members), (function, keys, else_members)
+    if_value, else_value = (value_of(node, ast.unparse) for node in (if_node, else_node))
+    return None if isinstance(if_value, str) or isinstance(else_value, str) else (if_value, else_value)
+
+
+def _replaced_fields(node: ast.expr) -> tuple[str, dict[str, str]]:
+    """Return the named tuple whose fields an expression replaces, and their values; without fields if it replaces none.
+
+    Another expression that is not just a name has no owner in common with any other.
+    """
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name() | ast.Attribute() as owner, attr="_replace"), args=[]):
+            if all(part.arg for part in node.keywords):
+                return ast.unparse(owner), {part.arg or "": ast.unparse(part.value) for part in node.keywords}
+    return ast.unparse(node), {}
 
 
 def render_value(value: Value) -> str:

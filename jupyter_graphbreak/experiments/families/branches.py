@@ -13,6 +13,7 @@ from jupyter_graphbreak.experiments.families.bound_names import is_bound_before,
 from jupyter_graphbreak.experiments.families.branch_sides import (
     RANDOM_OPERATIONS,
     BranchSide,
+    has_no_side_effects,
     parenthesized,
     read_side,
     read_sides,
@@ -36,7 +37,7 @@ from jupyter_graphbreak.experiments.families.site import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.families.branch_sides import Value
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
@@ -47,6 +48,8 @@ _STEEP_FUNCTIONS = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 def guarded_side(side: BranchSide, condition: str, torch: str, *, is_taken: bool) -> BranchSide:
     """Return one side of a branch, with risky operands replaced with 1 when the other side is taken.
+
+    Dividing integers by zero would raise an error, and a gradient might become NaN.
 
     Parameters
     ----------
@@ -95,7 +98,8 @@ class _OperandGuard(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """Guard divisors, and the bases of powers with a floating-point exponent."""
         self.generic_visit(node)
-        if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
+        is_division = isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and not _is_text(node.left)
+        if is_division and not isinstance(node.right, ast.Constant):
             node.right = self._guarded(node.right)
         exponent = node.right.value if isinstance(node.right, ast.Constant) else None
         if isinstance(node.op, ast.Pow) and isinstance(exponent, float):
@@ -119,9 +123,13 @@ class _OperandGuard(ast.NodeTransformer):
         return parse_expression(where_call(self._torch, self._condition, *sides))
 
 
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
 FAMILY = "branch"
 _WHERE_TITLE = "Take both sides with torch.where"
-_GUARDED_TITLE = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
+_GUARDED_TITLE = "Take both sides with torch.where, with harmless operands on the side that is not taken"
 _COND_TITLE = "Give both sides to torch.cond"
 #: The operators of augmented assignments, with the signs and numbers that change no value: -0.0 + 0 is 0.0, so a sum is
 #: written as a difference.
@@ -167,9 +175,9 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
     conditions = [node for node in ast.walk(statement) if isinstance(node, ast.If | ast.IfExp)]
     function = draft.enclosing_function(statement)
     if not conditions and isinstance(statement, ast.Assign) and function is not None:
-        named = names_bound(statement)
+        bound_names = names_bound(statement)
         branches_after = [node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
-        conditions = [node for node in branches_after if not named.isdisjoint(names_read(node.test))]
+        conditions = [node for node in branches_after if not bound_names.isdisjoint(names_read(node.test))]
     for node in conditions:
         enclosing_statement = draft.enclosing(node, ast.stmt)
         if enclosing_statement is None:
@@ -209,11 +217,11 @@ def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
     """Return the outermost branch of an ``elif`` chain up to which all branches break."""
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
     outermost = branch
-    for enclosing in site.draft.ancestors(branch):
-        if not isinstance(enclosing, ast.If) or enclosing.orelse != [outermost] or not site.draft.is_elif(outermost):
+    for ancestor in site.draft.ancestors(branch):
+        if not isinstance(ancestor, ast.If) or ancestor.orelse != [outermost] or not site.draft.is_elif(outermost):
             break
-        if any(enclosing is node or _contains(enclosing.test, node) for node in breaking_nodes):
-            outermost = enclosing
+        if any(ancestor is node or _contains(ancestor.test, node) for node in breaking_nodes):
+            outermost = ancestor
         else:
             break
     return outermost
@@ -226,7 +234,7 @@ def _propose_for_expression(site: Site, if_expression: ast.IfExp, decided_count:
     if condition is None:
         return
     if_text, else_text = argument(site.draft, if_expression.body), argument(site.draft, if_expression.orelse)
-    texts = {_WHERE_TITLE: where_call(torch, condition, if_text, else_text)}
+    texts = {_WHERE_TITLE: _selected_text(site, condition, if_text, else_text)[0]}
     sides = [
         guarded_text(text, condition, torch, is_taken=is_taken)
         for text, is_taken in ((if_text, True), (else_text, False))
@@ -285,6 +293,7 @@ def _propose_for_statement(site: Site, branch: ast.If, decided_count: int = 0) -
     if len(branch.body) == 1 and isinstance(branch.body[0], ast.Continue) and not branch.orelse:
         yield from _run_skipped_statements(site, branch, condition)
         return
+    yield from _select_arguments(site, branch, condition, python_test)
     sides = read_sides(site.draft, branch, torch)
     if sides is None:
         return
@@ -321,12 +330,12 @@ def _variants(
     name = fresh_name(site.draft, "condition")
     naming_line = f"{name} = {parenthesized(condition)}"
     yield _WHERE_TITLE, *((name, branch_sides, [naming_line]) if names_condition else (condition, branch_sides, []))
-    guarded = (
+    guarded_sides = (
         guarded_side(branch_sides[0], name, site.torch, is_taken=True),
         guarded_side(branch_sides[1], name, site.torch, is_taken=False),
     )
-    if guarded != branch_sides:
-        yield _GUARDED_TITLE, name, guarded, [naming_line]
+    if guarded_sides != branch_sides:
+        yield _GUARDED_TITLE, name, guarded_sides, [naming_line]
 
 
 def _under_python_test(site: Site, branch: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
@@ -363,17 +372,32 @@ def _selection_statements(
         return None
     sides = {target: (if_side.values.get(target, target), else_side.values.get(target, target)) for target in targets}
     lines = [*if_side.lines, *else_side.lines]
+    if not condition.isidentifier() and (
+        len(targets) > 1 or _selected_text(site, condition, *sides[targets[0]])[1] > 1
+    ):
+        name = fresh_name(site.draft, "condition")
+        lines.insert(0, f"{name} = {parenthesized(condition)}")
+        condition = name
     if len(targets) > 1:
-        if not condition.isidentifier():
-            name = fresh_name(site.draft, "condition")
-            lines.insert(0, f"{name} = {parenthesized(condition)}")
-            condition = name
         lines += _save_values(site, sides)
-    selected = ((target, where_call(site.torch, condition, a, b)) for target, (a, b) in sides.items() if a != b)
+    selections = [(target, _selected_text(site, condition, a, b)[0]) for target, (a, b) in sides.items() if a != b]
     return [
         *lines,
-        *(f"{target}.copy_({text})" if target in in_place else f"{target} = {text}" for target, text in selected),
+        *(f"{target}.copy_({text})" if target in in_place else f"{target} = {text}" for target, text in selections),
     ]
+
+
+def _selected_text(site: Site, condition: str, if_text: str, else_text: str) -> tuple[str, int]:
+    """Return an expression that selects one of two values, member by member, and how often it reads the condition."""
+    reads = 0
+
+    def where(condition: str, if_member: str, else_member: str) -> str:
+        nonlocal reads
+        reads += 1
+        return where_call(site.torch, condition, if_member, else_member)
+
+    value = select_value(condition, if_text, else_text, where)
+    return render_value(value or where(condition, if_text, else_text)), reads
 
 
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
@@ -451,25 +475,32 @@ def _is_in_place(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted(call.func)) is not None
 
 
-def requires_elements(test: ast.expr) -> bool | None:
-    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``."""
+def requires_elements(test: ast.expr, is_number: Callable[[ast.expr], bool] | None = None) -> bool | None:
+    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``.
+
+    Parameters
+    ----------
+    is_number : callable, optional
+        Returns whether an expression is a number of elements; by default :func:`is_number_of_elements`.
+    """
+    is_number = is_number or is_number_of_elements
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = requires_elements(test.operand)
+        inner = requires_elements(test.operand, is_number)
         return None if inner is None else not inner
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
-        is_number = _is_number_of_elements(test.left)
-        return _COMPARISONS.get((type(test.ops[0]), test.comparators[0].value)) if is_number else None
-    return True if _is_number_of_elements(test) else None
+        key = type(test.ops[0]), test.comparators[0].value
+        return _COMPARISONS.get(key) if is_number(test.left) else None
+    return True if is_number(test) else None
 
 
-def _is_number_of_elements(node: ast.expr) -> bool:
+def is_number_of_elements(node: ast.expr) -> bool:
     """Return whether an expression is like ``x.numel()``, ``len(x)``, ``x.shape[0]`` or ``mask.sum()``."""
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
-        return _is_number_of_elements(node.func.value)
+        return is_number_of_elements(node.func.value)
     name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
@@ -496,6 +527,38 @@ def _select_in_place(site: Site, branch: ast.If, condition: str, decided_count: 
         yield from _propose_both_sides(
             site, f"{_WHERE_TITLE}, in place", [splice], [branch.test], decided_count=decided_count
         )
+
+
+def _select_arguments(site: Site, branch: ast.If, condition: str, python_test: str) -> Iterator[Proposal]:
+    """Call once the function that both sides call, such as ``parts.append``, with arguments that are selected."""
+    calls = [
+        block[0].value
+        for block in (branch.body, branch.orelse)
+        if len(block) == 1 and isinstance(block[0], ast.Expr) and isinstance(block[0].value, ast.Call)
+    ]
+    if len(calls) != 2 or python_test:  # noqa: PLR2004 - one on each side
+        return
+    arguments = [
+        [*call.args, *(keyword.value for keyword in call.keywords), call.func]
+        for call in calls
+        if not any(isinstance(part, ast.Starred) for part in call.args)
+    ]
+    if len(arguments) != len(calls) or not all(has_no_side_effects(part) for parts in arguments for part in parts):
+        return
+    if_value, else_value = (
+        (
+            ast.unparse(call.func),
+            (*("" for _ in call.args), *(f"{keyword.arg}=" for keyword in call.keywords)),
+            tuple(argument(site.draft, part) for part in parts[:-1]),
+        )
+        for call, parts in zip(calls, arguments, strict=True)
+    )
+    name = fresh_name(site.draft, "condition")
+    selected = select_value(name, if_value, else_value, functools.partial(where_call, site.torch))
+    if selected is None or isinstance(selected, str):
+        return
+    lines = [f"{name} = {parenthesized(condition)}", render_value(selected)]
+    yield from _propose_both_sides(site, _WHERE_TITLE, [site.draft.statement_replacement(branch, lines)], [branch.test])
 
 
 def _merge_returns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import struct
 from typing import TYPE_CHECKING
 
@@ -92,10 +93,7 @@ def split_test(test: ast.expr, decided_count: int = 0) -> tuple[ast.expr, str]:
 def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     """Return a test as an expression for a boolean tensor; ``None`` if its form is not known."""
     if isinstance(test, ast.BoolOp):
-        first, *rest = test.values
-        parts = [tensor_condition(draft, first, torch), *(_further_condition(draft, node, torch) for node in rest)]
-        sign = " & " if isinstance(test.op, ast.And) else " | "
-        return sign.join(operand(part) for part in parts if part) if all(parts) else None
+        return _combined_condition(draft, test, torch)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = tensor_condition(draft, test.operand, torch)
         return f"{torch}.logical_not({inner})" if inner else None
@@ -106,6 +104,31 @@ def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
         return None
     return _call_condition(draft, test, torch) or f"{operand(_text_on_device(draft, test))} != 0"
+
+
+def _combined_condition(draft: Draft, test: ast.BoolOp, torch: str) -> str | None:
+    first, *rest = test.values
+    form = _form_of(first)
+    if form is not None and all(_form_of(node) == form for node in rest):
+        # All are tensors if the first one is. For another object, the function raises an error instead of testing it.
+        function = "logical_and" if isinstance(test.op, ast.And) else "logical_or"
+        texts = map(draft.text_of, test.values)
+        return functools.reduce(lambda left, right: f"{torch}.{function}({left}, {right})", texts)
+    parts = [tensor_condition(draft, first, torch), *(_further_condition(draft, node, torch) for node in rest)]
+    sign = " & " if isinstance(test.op, ast.And) else " | "
+    return sign.join(operand(part) for part in parts if part) if all(parts) else None
+
+
+def _form_of(node: ast.expr) -> str | None:
+    """Return the attribute that an expression reads, such as ``.hot`` of ``a.hot``, or the function that it calls.
+
+    ``None`` for expressions of other forms, and if the name tells what the expression returns.
+    """
+    if isinstance(node, ast.Attribute):
+        return None if is_host_test(node) else f".{node.attr}"
+    name = called_name(node)
+    has_known_result = tensor_moved_to_host(node) is not None or name in _BOOLEAN_FUNCTIONS | _NUMERIC_FUNCTIONS
+    return f"{name}()" if name and not has_known_result and not is_host_test(node) else None
 
 
 def _further_condition(draft: Draft, node: ast.expr, torch: str) -> str | None:
@@ -208,14 +231,14 @@ def _is_exact(node: ast.expr) -> bool:
 
     Numbers moved to the host count as exact: single precision represents them, but not what Python computes from them.
     """
-    unchecked: list[ast.AST] = [node]
-    while unchecked:
-        part = unchecked.pop()
+    unchecked_nodes: list[ast.AST] = [node]
+    while unchecked_nodes:
+        part = unchecked_nodes.pop()
         if isinstance(part, ast.Name | ast.BinOp) or (
             isinstance(part, ast.Constant) and not _is_exact_number(part.value)
         ):
             return False
-        unchecked += [
+        unchecked_nodes += [
             child
             for child in ast.iter_child_nodes(part)
             if not isinstance(child, ast.expr) or tensor_moved_to_host(child) is None

@@ -75,20 +75,20 @@ _METHODS_OF_CREATION = {"__init__", "__new__", "__post_init__"}
 _OPERATORS = "operators"
 
 
-def conditions_before(site: Site, function: FunctionNode, moved: Sequence[ast.AST]) -> tuple[Condition, ...]:
+def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[ast.AST]) -> tuple[Condition, ...]:
     """Return the conditions whose sides may change what some code reads, if the code moves to a function's start.
 
     Trials must run each of these sides.
     """
-    start = min(map(_position, moved))
-    hidden = _hidden_effects(site)
-    return _conditions_passed(site, function, moved, lambda block: _position(block) < start, hidden)
+    start = min(map(_position, moved_code))
+    hidden_effects = _hidden_effects(site)
+    return _conditions_passed(site, function, moved_code, lambda block: _position(block) < start, hidden_effects)
 
 
 def conditions_after(
     site: Site,
     function: FunctionNode,
-    moved: Sequence[ast.stmt],
+    moved_code: Sequence[ast.stmt],
     values: Sequence[str],
     is_output: Callable[[ast.stmt], bool],
 ) -> tuple[Condition, ...]:
@@ -102,14 +102,14 @@ def conditions_after(
     values : sequence of str
         The expressions that are still computed at the original place; the moved code uses their values.
     is_output : callable
-        Tells whether a statement calls a function that only writes its arguments.
+        Returns whether a statement calls a function that only writes its arguments as text.
     """
-    start = min(map(_position, moved))
+    start = min(map(_position, moved_code))
     effects = _hidden_effects(site)
-    hidden = effects if reads_state(site, function, moved, values) else None
-    conditions = _conditions_passed(site, function, moved, lambda block: _position(block) > start, hidden)
-    if _has_effects(site, moved, effects, is_output):
-        conditions = (*conditions, *_reading_conditions_after(site, function, moved, start))
+    hidden_effects = effects if reads_state(site, function, moved_code, values) else None
+    conditions = _conditions_passed(site, function, moved_code, lambda block: _position(block) > start, hidden_effects)
+    if _has_effects(site, moved_code, effects, is_output):
+        conditions = (*conditions, *_reading_conditions_after(site, function, moved_code, start))
     return tuple(dict.fromkeys(conditions))
 
 
@@ -118,48 +118,50 @@ def _hidden_effects(site: Site) -> HiddenEffects:
     return HiddenEffects(draft.tree for draft in drafts if draft is not None)
 
 
-def reads_state(site: Site, function: FunctionNode, moved: Sequence[ast.stmt], values: Sequence[str]) -> bool:
+def reads_state(site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], values: Sequence[str]) -> bool:
     """Return whether moved code reads an object that other code may change meanwhile, under any name."""
     # A name, an attribute or an item refers to an object that may have other names as well.
     if any(isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript) for value in values):
         return True
-    local = names_bound(function) | parameters_of(function)
-    imported = names_imported(site.draft.tree)
-    calls = [node.func for part in moved for node in ast.walk(part) if isinstance(node, ast.Call)]
+    local_names = names_bound(function) | parameters_of(function)
+    imported_names = names_imported(site.draft.tree)
+    calls = [node.func for part in moved_code for node in ast.walk(part) if isinstance(node, ast.Call)]
     owners = {part for call in calls if isinstance(call, ast.Attribute) for part in ast.walk(call)}
     return any(
-        isinstance(node, ast.Name) and node not in owners and node.id not in local | imported
+        isinstance(node, ast.Name) and node not in owners and node.id not in local_names | imported_names
         and not hasattr(builtins, node.id)
-        for part in moved
+        for part in moved_code
         for node in ast.walk(part)
     )  # fmt: skip
 
 
 def _has_effects(
-    site: Site, moved: Sequence[ast.stmt], hidden: HiddenEffects, is_output: Callable[[ast.stmt], bool]
+    site: Site, moved_code: Sequence[ast.stmt], hidden_effects: HiddenEffects, is_output: Callable[[ast.stmt], bool]
 ) -> bool:
     """Return whether code may change something: by a call, by a property, or by writing an object as text."""
     texts = (callee for name in sorted(_TEXT_METHODS) for _, callee in _definitions(site, name))
     if any(_may_change_outside(callee, part) for callee in texts for part in ast.walk(callee)):
         return True
-    inner = [part for statement in moved for part in ast.walk(statement) if isinstance(part, ast.stmt)]
-    written = {part.value for part in inner if isinstance(part, ast.Expr) and is_output(part)}
-    raised = {part.exc for part in inner if isinstance(part, ast.Raise)}
+    inner = [part for statement in moved_code for part in ast.walk(statement) if isinstance(part, ast.stmt)]
+    output_calls = {part.value for part in inner if isinstance(part, ast.Expr) and is_output(part)}
+    raised_expressions = {part.exc for part in inner if isinstance(part, ast.Raise)}
     return any(
-        node not in written | raised and hidden.may_occur(node) for statement in moved for node in ast.walk(statement)
+        node not in output_calls | raised_expressions and hidden_effects.may_occur(node)
+        for statement in moved_code
+        for node in ast.walk(statement)
     )
 
 
 def _reading_conditions_after(
-    site: Site, function: FunctionNode, moved: Sequence[ast.stmt], start: tuple[int, int]
+    site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], start: tuple[int, int]
 ) -> tuple[Condition, ...]:
     """Return the conditions whose sides follow the moved code and may read more than the function's local variables."""
-    moved_nodes = {part for statement in moved for part in ast.walk(statement)}
-    local = names_bound(function) | parameters_of(function)
+    moved_nodes = {part for statement in moved_code for part in ast.walk(statement)}
+    local_names = names_bound(function) | parameters_of(function)
 
     def reads_outside(part: ast.AST) -> bool:
         return isinstance(part, ast.Attribute | ast.Call | ast.Subscript) or (
-            isinstance(part, ast.Name) and part.id not in local
+            isinstance(part, ast.Name) and part.id not in local_names
         )
 
     reading_tests = [
@@ -191,47 +193,47 @@ def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> t
 def _conditions_passed(
     site: Site,
     function: FunctionNode,
-    moved: Sequence[ast.AST],
+    moved_code: Sequence[ast.AST],
     is_passed: Callable[[ast.AST], bool],
-    hidden: HiddenEffects | None,
+    hidden_effects: HiddenEffects | None,
 ) -> tuple[Condition, ...]:
     """Return the conditions under which the code that moved code passes may change what the moved code reads.
 
     Parameters
     ----------
     is_passed : callable
-        Tells whether the moved code passes a node.
-    hidden : HiddenEffects or None
+        Returns whether the moved code passes a node.
+    hidden_effects : HiddenEffects or None
         The effects that the syntax does not show; ``None`` if none of them can affect the moved code.
     """
     # A parsed tree shares the nodes of contexts and operators.
-    moved_nodes = {part for node in moved for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
-    names = {name for node in moved for name in names_read(node)}
-    owners = {name for node in moved for name in _attribute_owners(node)}
+    moved_nodes = {part for node in moved_code for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
+    names = {name for node in moved_code for name in names_read(node)}
+    owners = {name for node in moved_code for name in _attribute_owners(node)}
     # A loop repeats its body, so code in it runs both before and after the moved code.
     loops = [
         node
         for node in ast.walk(function)
         if isinstance(node, ast.For | ast.While) and moved_nodes & set(ast.walk(node))
     ]
-    repeated = {part for loop in loops for part in ast.walk(loop)}
+    repeated_nodes = {part for loop in loops for part in ast.walk(loop)}
 
     def changes(part: ast.AST) -> bool:
-        is_change = _may_change(part, names, owners) or (hidden is not None and hidden.may_occur(part))
+        is_change = _may_change(part, names, owners) or (hidden_effects is not None and hidden_effects.may_occur(part))
         return part not in moved_nodes and is_change
 
     passed_nodes = [
-        node for node in ast.walk(function) if node not in moved_nodes and (node in repeated or is_passed(node))
+        node for node in ast.walk(function) if node not in moved_nodes and (node in repeated_nodes or is_passed(node))
     ]
     conditions = list(_conditions_in_function(site, function, passed_nodes, changes))
-    unused = {node.value for node in passed_nodes if isinstance(node, ast.Expr)}  # called for their effects
+    unused_values = {node.value for node in passed_nodes if isinstance(node, ast.Expr)}  # called for their effects
     called_names = [
         _name_of_callee(node)
         for node in passed_nodes
         if isinstance(node, ast.AugAssign)
         or (
             isinstance(node, ast.Call)
-            and (hidden is not None or node in unused or not names.isdisjoint(names_read(node)))
+            and (hidden_effects is not None or node in unused_values or not names.isdisjoint(names_read(node)))
         )
     ]
     seen_names = {"", function.name}
@@ -242,7 +244,7 @@ def _conditions_passed(
         seen_names.add(name)
         for definition_site, callee in _definitions(site, name):
             parts = list(ast.walk(callee))
-            changes_outside = functools.partial(_may_change_outside, callee, hidden=hidden)
+            changes_outside = functools.partial(_may_change_outside, callee, hidden_effects=hidden_effects)
             conditions += _conditions_in_function(definition_site, callee, parts, changes_outside)
             called_names += map(_name_of_callee, parts)
     return tuple(dict.fromkeys(conditions))
@@ -281,9 +283,9 @@ def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:
                 yield Site(source, draft, node.body[0], node.body[0], site.texts), node
 
 
-def _may_change_outside(function: FunctionNode, part: ast.AST, hidden: HiddenEffects | None = None) -> bool:
+def _may_change_outside(function: FunctionNode, part: ast.AST, hidden_effects: HiddenEffects | None = None) -> bool:
     """Return whether a part of a function may change an object that the function did not create."""
-    if hidden is not None and hidden.may_occur(part):
+    if hidden_effects is not None and hidden_effects.may_occur(part):
         return True
     arguments = parameters_of(function)
     if isinstance(part, ast.Attribute | ast.Subscript | ast.AugAssign | ast.Call | ast.Expr):
@@ -356,9 +358,9 @@ def _nodes_of_side(side: _Side) -> Iterator[ast.AST]:
 
 def _attribute_owners(node: ast.AST) -> Iterator[str]:
     """Yield the names in expressions whose attributes code reads, apart from methods and attributes of tensors."""
-    called = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
+    called_expressions = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
     for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and part not in called and part.attr not in _TENSOR_ATTRIBUTES:
+        if isinstance(part, ast.Attribute) and part not in called_expressions and part.attr not in _TENSOR_ATTRIBUTES:
             yield from names_read(part.value)
 
 
@@ -408,13 +410,13 @@ class HiddenEffects:
         """Return whether a node may change an object that it does not create; the nodes in it do not count."""
         return self._may_occur(node, frozenset())
 
-    def _may_occur(self, node: ast.AST, inside: frozenset[str]) -> bool:
+    def _may_occur(self, node: ast.AST, names_being_read: frozenset[str]) -> bool:
         if isinstance(node, ast.Call):
-            return not self._is_harmless(node, inside)
+            return not self._is_harmless(node, names_being_read)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            return self._may_change(self._functions.get(node.attr, ()), inside)
+            return self._may_change(self._functions.get(node.attr, ()), names_being_read)
         if isinstance(node, _OPERATIONS):
-            return _OPERATORS not in inside and self._operators_have_effects
+            return _OPERATORS not in names_being_read and self._operators_have_effects
         return isinstance(node, ast.Import | ast.ImportFrom | ast.Await | ast.Yield | ast.YieldFrom)
 
     @functools.cached_property
@@ -427,14 +429,16 @@ class HiddenEffects:
         ]
         return self._may_change(methods, frozenset({_OPERATORS}))
 
-    def _is_harmless(self, call: ast.Call, inside: frozenset[str]) -> bool:
+    def _is_harmless(self, call: ast.Call, names_being_read: frozenset[str]) -> bool:
         name = called_name(call)
         if name in self._functions:
-            return not self._may_change(self._functions[name], inside)
+            return not self._may_change(self._functions[name], names_being_read)
         if name in self._classes:
             parts = (part for class_ in self._classes[name] for part in class_.body)
-            created = [part for part in parts if isinstance(part, FunctionNode) and part.name in _METHODS_OF_CREATION]
-            return not self._may_change(created, inside, creates=True)
+            creation_methods = [
+                part for part in parts if isinstance(part, FunctionNode) and part.name in _METHODS_OF_CREATION
+            ]
+            return not self._may_change(creation_methods, names_being_read, creates=True)
         if isinstance(call.func, ast.Name):
             return hasattr(builtins, name) and name not in _CHANGING_BUILTINS
         is_in_place = name.endswith("_") or any(keyword.arg in {"inplace", "out"} for keyword in call.keywords)
@@ -446,27 +450,29 @@ class HiddenEffects:
             return not is_flagged and not any(part in name for part in _CHANGING_NAMES)
         return name in _PURE_METHODS or name in TENSOR_METHODS
 
-    def _may_change(self, functions: Iterable[FunctionNode], inside: frozenset[str], *, creates: bool = False) -> bool:
+    def _may_change(
+        self, functions: Iterable[FunctionNode], names_being_read: frozenset[str], *, creates: bool = False
+    ) -> bool:
         """Return whether functions may change objects that they do not create.
 
         Parameters
         ----------
-        inside : frozenset of str
+        names_being_read : frozenset of str
             The names of the functions that are being read.
         creates : bool
             Whether the functions initialize the object that is their first parameter.
         """
         for function in functions:
-            if function.name in inside:
+            if function.name in names_being_read:
                 continue
-            own = names_bound(function) - parameters_of(function)
-            own |= {function.args.args[0].arg} if creates and function.args.args else set()
-            within = inside | {function.name}
+            own_names = names_bound(function) - parameters_of(function)
+            own_names |= {function.args.args[0].arg} if creates and function.args.args else set()
+            within = names_being_read | {function.name}
             for part in (part for statement in function.body for part in ast.walk(statement)):
                 if isinstance(part, ast.Global | ast.Nonlocal) or self._may_occur(part, within):
                     return True
                 changes = isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load)
                 target = part.target if isinstance(part, ast.AugAssign) else part if changes else None
-                if target is not None and not names_read(target) <= own:
+                if target is not None and not names_read(target) <= own_names:
                     return True
         return False

@@ -213,8 +213,8 @@ def _operands_on_host(node: ast.expr) -> Sequence[ast.expr] | None:
 def _local_names(function: FunctionNode) -> set[str]:
     """Return a function's parameters and the names that it binds or imports."""
     imports = (node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom))
-    imported = {name_bound_by(alias) for node in imports for alias in node.names}
-    return parameters_of(function) | names_bound(function) | imported
+    imported_names = {name_bound_by(alias) for node in imports for alias in node.names}
+    return parameters_of(function) | names_bound(function) | imported_names
 
 
 def _is_text_of(leaf: ast.expr, text: str) -> bool:
@@ -287,17 +287,17 @@ def _deferred_lines(
     if len(statements) == 1:
         (statement,) = statements
         return [
-            f"for {_unpacked(statement.names)} in {list_name}:",
+            f"for {_unpacking_target(statement.names)} in {list_name}:",
             *(f"{indentation}{line}" for line in statement.lines_after_call),
         ]
-    index_name, values_name = fresh_name(draft, "which"), fresh_name(draft, "values")
-    lines = [f"for {index_name}, *{values_name} in {list_name}:"]
+    index_name, values_variable = fresh_name(draft, "which"), fresh_name(draft, "values")
+    lines = [f"for {index_name}, *{values_variable} in {list_name}:"]
     for number, node in enumerate(statements):
         lines.append(f"{indentation}{'elif' if number else 'if'} {index_name} == {number}:")
-        unpacking = [f"{_unpacked(node.names)} = {values_name}"] if node.names else []
+        unpacking = [f"{_unpacking_target(node.names)} = {values_variable}"] if node.names else []
         lines += [f"{indentation * 2}{line}" for line in (*unpacking, *node.lines_after_call)]
     return lines
 
 
-def _unpacked(names: Sequence[str]) -> str:
+def _unpacking_target(names: Sequence[str]) -> str:
     return "_" if not names else f"({names[0]},)" if len(names) == 1 else ", ".join(names)

@@ -23,7 +23,7 @@ class Splice(NamedTuple):
 
     start: int
     end: int
-    new: str
+    new_text: str
 
 
 class Draft:
@@ -88,9 +88,9 @@ class Draft:
             yield parent
             node = parent
 
-    def enclosing(self, node: ast.AST, kind: type[_Node]) -> _Node | None:
-        """Return a node if it is of the given kind, or else its nearest ancestor of that kind; ``None`` without one."""
-        return next((part for part in (node, *self.ancestors(node)) if isinstance(part, kind)), None)
+    def enclosing(self, node: ast.AST, node_type: type[_Node]) -> _Node | None:
+        """Return a node if it has the given type, or else its nearest ancestor of that type; ``None`` without one."""
+        return next((part for part in (node, *self.ancestors(node)) if isinstance(part, node_type)), None)
 
     def enclosing_function(self, node: ast.AST) -> FunctionNode | None:
         """Return the function that contains a node; ``None`` at the top level and in a lambda."""
@@ -125,15 +125,15 @@ class Draft:
         exact_nodes = [node for node in nodes if (self.start_of(node), self.end_of(node)) == given_range]
         if exact_nodes:
             return exact_nodes[-1]
-        ending = [
+        nodes_at_end = [
             node for node in nodes if self.end_of(node) == given_range[1] and self.start_of(node) >= given_range[0]
         ]
-        if ending:
-            return ending[0]
-        containing = [
+        if nodes_at_end:
+            return nodes_at_end[0]
+        nodes_around = [
             node for node in nodes if self.start_of(node) <= given_range[0] and given_range[1] <= self.end_of(node)
         ]
-        return min(containing, key=lambda node: self.end_of(node) - self.start_of(node), default=None)
+        return min(nodes_around, key=lambda node: self.end_of(node) - self.start_of(node), default=None)
 
     def indent_of(self, statement: ast.stmt) -> str | None:
         """Return the indentation of a statement; ``None`` if other code precedes it on its line."""
@@ -160,9 +160,9 @@ class Draft:
             return []
         return comments
 
-    def replacement(self, node: ast.expr | ast.stmt, new: str) -> Splice:
+    def replacement(self, node: ast.expr | ast.stmt, new_text: str) -> Splice:
         """Return the splice that replaces a node."""
-        return Splice(self.start_of(node), self.end_of(node), new)
+        return Splice(self.start_of(node), self.end_of(node), new_text)
 
     def statement_replacement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Return the splice that replaces a statement with lines; ``None`` if that is impossible.
@@ -230,7 +230,7 @@ class Draft:
         """
         replaced_parts = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
         is_in_string = any(
-            isinstance(enclosing, ast.JoinedStr) for part in replaced_parts for enclosing in self.ancestors(part)
+            isinstance(ancestor, ast.JoinedStr) for part in replaced_parts for ancestor in self.ancestors(part)
         )
         if is_in_string:
             new_node = _ExpressionReplacer(
@@ -252,12 +252,12 @@ class Draft:
         for splice in sorted(set(splices), key=lambda splice: splice or (0, 0, ""), reverse=True):
             if splice is None or splice.end > limit:
                 return None
-            text = text[: splice.start] + self._with_line_ends(splice.new) + text[splice.end :]
+            text = text[: splice.start] + self._with_line_ends(splice.new_text) + text[splice.end :]
             limit = splice.start
         return text if text != self.text and parse_python(text) is not None else None
 
-    def _with_line_ends(self, new: str) -> str:
-        plain = new.replace("\r\n", "\n")
+    def _with_line_ends(self, new_text: str) -> str:
+        plain = new_text.replace("\r\n", "\n")
         return plain.replace("\n", "\r\n") if "\r\n" in self.text else plain
 
 
@@ -268,11 +268,11 @@ class _ExpressionReplacer(ast.NodeTransformer):
         self._changes = changes
 
     def visit(self, node: ast.AST) -> ast.AST:
-        new = self._changes.get(ast.dump(node, include_attributes=True)) if isinstance(node, ast.expr) else None
-        if new is not None:
-            return parse_expression(new)
-        visited: ast.AST = super().visit(node)
-        return visited
+        new_text = self._changes.get(ast.dump(node, include_attributes=True)) if isinstance(node, ast.expr) else None
+        if new_text is not None:
+            return parse_expression(new_text)
+        visited_node: ast.AST = super().visit(node)
+        return visited_node
 
 
 def operand(text: str) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.bound_names import read_after
-from jupyter_graphbreak.experiments.families.branches import requires_elements
+from jupyter_graphbreak.experiments.families.branches import is_number_of_elements, requires_elements
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.site import called_name, dotted, names_bound, names_read, site_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
@@ -22,7 +22,7 @@ FAMILY = "experts"
 _ALL_EXPERTS_TITLE = "Loop over all of `{}`, not only over those that the batch uses"
 _DROP_COUNTS_TITLE = "Drop the test for experts without rows"
 #: Functions and methods that return, in ascending order, the different numbers in a tensor, or where it is not zero.
-_OCCURRING_NUMBERS = {"unique", "nonzero"}
+_FUNCTIONS_OF_OCCURRING_NUMBERS = {"unique", "nonzero"}
 #: Methods that turn the rows of ``nonzero()``, each with one number, into numbers.
 _FLATTENING_METHODS = {"flatten", "squeeze", "view", "reshape", "ravel", "tolist"}
 #: Methods that change some rows of a tensor, and leave it unchanged if they get no rows.
@@ -79,7 +79,7 @@ def _expert_loop(function: FunctionNode, loop: ast.For) -> _ExpertLoop | None:
         return None
     assignment = _only_assignment(function, loop.iter.id) if isinstance(loop.iter, ast.Name) else None
     numbers = assignment.value if assignment is not None else loop.iter
-    if not any(called_name(node) in _OCCURRING_NUMBERS for node in ast.walk(numbers)):
+    if not any(called_name(node) in _FUNCTIONS_OF_OCCURRING_NUMBERS for node in ast.walk(numbers)):
         return None
     names: tuple[str, ...] = (loop.target.id,)
     alias = _number_in_python(loop)
@@ -112,13 +112,13 @@ def _selected_modules(loop: ast.For, names: Sequence[str]) -> str | None:
     """Return the list from which the loop's index selects a module; ``None`` if there is none."""
     calls = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
     called_names = {function.id for function in calls if isinstance(function, ast.Name)}
-    selected = [function for function in calls if isinstance(function, ast.Subscript)]
-    selected += [
+    selected_expressions = [function for function in calls if isinstance(function, ast.Subscript)]
+    selected_expressions += [
         node.value
         for node in loop.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and names_bound(node) & called_names
     ]
-    for node in selected:
+    for node in selected_expressions:
         owner = dotted(node.value)
         if isinstance(node.slice, ast.Name) and node.slice.id in names and owner.startswith("self."):
             return owner
@@ -128,8 +128,8 @@ def _selected_modules(loop: ast.For, names: Sequence[str]) -> str | None:
 def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Proposal]:
     draft, loop = site.draft, expert_loop.loop
     tests = [node for node in loop.body if _is_shortcut(node)]
-    dropped = [*tests, *(loop.body[:1] if len(expert_loop.names) > 1 else [])]
-    body = [node for node in loop.body if node not in dropped]
+    dropped_statements = [*tests, *(loop.body[:1] if len(expert_loop.names) > 1 else [])]
+    body = [node for node in loop.body if node not in dropped_statements]
     renaming = _renaming(site, expert_loop, body)
     if renaming is None or not body or not _changes_only_rows(site, loop, body):
         return
@@ -137,7 +137,7 @@ def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Propo
     splices: list[Splice | None] = [
         draft.replacement(loop.target, number),
         draft.replacement(loop.iter, f"range(len({expert_loop.modules}))"),
-        *map(draft.deletion, dropped),
+        *map(draft.deletion, dropped_statements),
         *renaming,
     ]
     assignment = expert_loop.assignment
@@ -146,11 +146,17 @@ def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Propo
     yield from site.propose_edit(FAMILY, _ALL_EXPERTS_TITLE.format(expert_loop.modules), splices)
 
 
-def _is_shortcut(statement: ast.stmt) -> bool:
-    """Return whether a statement continues with the next expert if there are no rows for this one."""
+def _is_shortcut(statement: ast.stmt, is_number: Callable[[ast.expr], bool] = is_number_of_elements) -> bool:
+    """Return whether a statement continues with the next expert if there are no rows for this one.
+
+    Parameters
+    ----------
+    is_number : callable
+        Returns whether an expression is the number of an expert's rows.
+    """
     if not isinstance(statement, ast.If) or statement.orelse or len(statement.body) != 1:
         return False
-    return isinstance(statement.body[0], ast.Continue) and requires_elements(statement.test) is False
+    return isinstance(statement.body[0], ast.Continue) and requires_elements(statement.test, is_number) is False
 
 
 def _renaming(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) -> list[Splice] | None:
@@ -163,20 +169,20 @@ def _renaming(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) ->
             continue
         if isinstance(name.ctx, ast.Store):
             return None
-        used: ast.expr = name  # with the calls that move it to the host
+        used_expression: ast.expr = name  # with the calls that move it to the host
         for outer in draft.ancestors(name):
-            if not isinstance(outer, ast.expr) or tensor_moved_to_host(outer) is not used:
+            if not isinstance(outer, ast.expr) or tensor_moved_to_host(outer) is not used_expression:
                 break
-            used = outer
-        parent = next(iter(draft.ancestors(used)), None)
+            used_expression = outer
+        parent = next(iter(draft.ancestors(used_expression)), None)
         new_text = number
-        if used is name and name.id == tensor:
+        if used_expression is name and name.id == tensor:
             if not isinstance(parent, ast.Subscript | ast.Compare):
                 return None
             selects_row = isinstance(parent, ast.Subscript) and dotted(parent.value) != expert_loop.modules
             new_text = f"[{number}]" if selects_row and _has_rows(expert_loop.numbers) else number
-        if new_text != draft.text_of(used):
-            splices.append(draft.replacement(used, new_text))
+        if new_text != draft.text_of(used_expression):
+            splices.append(draft.replacement(used_expression, new_text))
     return splices
 
 
@@ -200,8 +206,8 @@ def _changes_only_rows(site: Site, loop: ast.For, body: Sequence[ast.stmt]) -> b
             if isinstance(target, ast.Name | ast.Tuple) and isinstance(statement, ast.Assign):
                 own_names |= names_bound(target)
                 continue
-            changed = target.value if isinstance(target, ast.Subscript) else getattr(target, "func", None)
-            if changed is None or "self" in names_read(changed):
+            changed_expression = target.value if isinstance(target, ast.Subscript) else getattr(target, "func", None)
+            if changed_expression is None or "self" in names_read(changed_expression):
                 return False
     return not own_names & read_after(site.draft, loop)
 
@@ -219,26 +225,15 @@ def _propose_without_counts(site: Site, function: FunctionNode, assignment: ast.
     draft = site.draft
     if len(counts) != 1 or tensor_moved_to_host(assignment.value) is None:
         return
+
+    def is_count(node: ast.expr) -> bool:
+        return isinstance(node, ast.Subscript) and bool(names_read(node.value) & counts)
+
     tests: list[ast.If] = []
     for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
-        skips = [node for node in loop.body if isinstance(node, ast.If) and _is_empty_count(node, counts)]
+        skips = [node for node in loop.body if isinstance(node, ast.If) and _is_shortcut(node, is_count)]
         if skips and _changes_only_rows(site, loop, [node for node in loop.body if node not in skips]):
             tests += skips
     if tests and sum(len(names_read(node.test) & counts) for node in tests) == _read_count(site, assignment):
         splices = [*map(draft.deletion, tests), draft.deletion(assignment)]
         yield from site.propose_edit(FAMILY, _DROP_COUNTS_TITLE, splices, [node.test for node in tests])
-
-
-def _is_empty_count(branch: ast.If, counts: set[str]) -> bool:
-    """Return whether a branch continues with the next expert if an item of the counts is zero."""
-    test = branch.test
-    if branch.orelse or len(branch.body) != 1 or not isinstance(branch.body[0], ast.Continue):
-        return False
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        count = test.operand
-    elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-        is_zero = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value == 0
-        count = test.left if is_zero else test
-    else:
-        return False
-    return isinstance(count, ast.Subscript) and bool(names_read(count.value) & counts)

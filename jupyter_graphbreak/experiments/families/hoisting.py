@@ -79,12 +79,12 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     splices = [splice or site.draft.replacement(call, name)]
     lines = [f"{name} = {text}"]
     passed_conditions = conditions_before(site, function, [call])
-    yield from _wrap(
+    yield from _propose_wrapping(
         site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE_TITLE, passed_conditions
     )
 
 
-def _wrap(
+def _propose_wrapping(
     site: Site,
     function: FunctionNode,
     parameter: str | None,
@@ -123,7 +123,7 @@ def _enter_context_outside(site: Site, function: FunctionNode, block: ast.With) 
     items = [site.draft.text_of(item.context_expr) for item in block.items]
     if lines is None or any(names_read(item) & local_names for item in block.items):
         return
-    yield from _wrap(
+    yield from _propose_wrapping(
         site, function, None, lambda inner: [f"with {', '.join(items)}:", f"    return {inner}"],
         [site.draft.statement_replacement(block, lines)], "Enter the context around the call",
         conditions_outside(site, function, block),

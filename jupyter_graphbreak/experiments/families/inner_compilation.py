@@ -129,7 +129,7 @@ class _InnerCompilationWriter:
         self._drafts = drafts
         self._entry = entry
         self._splices: dict[str, list[Splice | None]] = {}
-        self._deleted: list[ast.stmt] = []
+        self._deleted_statements: list[ast.stmt] = []
         self._compile_sites = list(_compile_sites(drafts, entry))
         options = {compile_options(drafts[site.source], site.node) for site in self._compile_sites}
         self._options = next(iter(options), "")
@@ -148,13 +148,13 @@ class _InnerCompilationWriter:
 
     def texts(self) -> dict[str, str] | None:
         """Return the new texts; ``None`` if one cannot be written."""
-        new: dict[str, str] = {}
+        new_texts: dict[str, str] = {}
         for source, splices in self._splices.items():
             text = self._drafts[source].apply_splices(splices)
             if text is None:
                 return None
-            new[source] = text
-        return new
+            new_texts[source] = text
+        return new_texts
 
     def _remove(self, site: _CompileSite) -> None:
         draft = self._drafts[site.source]
@@ -167,7 +167,7 @@ class _InnerCompilationWriter:
             dotted(site.target)
         ]
         if statement is not None and (is_call_of_method or is_same_name):
-            self._deleted.append(statement)
+            self._deleted_statements.append(statement)
             self._add(site.source, draft.deletion(statement))
         else:
             self._add(site.source, draft.replacement(site.node, draft.text_of(site.target)))
@@ -232,8 +232,8 @@ class _InnerCompilationWriter:
         root = place.partition(".")[0].partition("[")[0]
         if (self._entry.is_module or self._entry.owner) and (is_own or root == self._entry.receiver):
             owner = self._owner_expression()
-            below = f"{place}.".removeprefix(f"{self._entry.receiver}.").removesuffix(".")
-            return _joined_expression(owner, below) if owner is not None else None
+            place_in_owner = f"{place}.".removeprefix(f"{self._entry.receiver}.").removesuffix(".")
+            return _joined_expression(owner, place_in_owner) if owner is not None else None
         if root in self._entry.parameters:
             argument = self._argument_for(root)
             return _joined_expression(argument, place[len(root) :]) if argument is not None else None
@@ -293,16 +293,18 @@ class _InnerCompilationWriter:
             (source, node)
             for source, draft in self._drafts.items()
             for node in ast.walk(draft.tree)
-            if isinstance(node, ast.stmt) and node not in self._deleted and _binds(node, root)
+            if isinstance(node, ast.stmt) and node not in self._deleted_statements and _binds(node, root)
             if draft.enclosing_function(node) is None
         ]
-        here = next(iter(places), None) or self._first_use(root)
+        target_place = next(iter(places), None) or self._first_use(root)
         order = list(self._drafts)
         last_binding = max(bindings, key=lambda binding: (order.index(binding[0]), binding[1].lineno), default=None)
-        if here is not None and (
-            last_binding is None or last_binding[0] != here[0] or last_binding[1].lineno < here[1].lineno
+        if target_place is not None and (
+            last_binding is None
+            or last_binding[0] != target_place[0]
+            or last_binding[1].lineno < target_place[1].lineno
         ):
-            source, statement = here
+            source, statement = target_place
             insertion = self._drafts[source].insertion_before(statement, lines)
         elif last_binding is not None:
             source, statement = last_binding
@@ -332,7 +334,7 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
     functions = {
         node.name for draft in drafts.values() for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)
     }
-    created = {name for draft in drafts.values() for name in _names_of_objects(draft, entry.owner or entry.name)}
+    created_names = {name for draft in drafts.values() for name in _names_of_objects(draft, entry.owner or entry.name)}
     for source, draft in drafts.items():
         torch = name_of_torch(draft) or "torch"
         for node in ast.walk(draft.tree):
@@ -351,13 +353,13 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
             ):
                 continue
             if dotted(node.func.value) != torch:
-                if entry.is_module and dotted(node.func.value) in created:
+                if entry.is_module and dotted(node.func.value) in created_names:
                     yield _CompileSite(source, node, node.func.value)
-            elif node.args and _is_entry(node.args[0], entry, functions, created):
+            elif node.args and _is_entry(node.args[0], entry, functions, created_names):
                 yield _CompileSite(source, node, node.args[0])
 
 
-def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], created: set[str]) -> bool:
+def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], created_names: set[str]) -> bool:
     """Return whether the target of ``torch.compile`` is an entry; a module may come from a library."""
     if entry.owner:
         return isinstance(target, ast.Attribute) and target.attr == entry.name
@@ -366,7 +368,7 @@ def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], creat
     if isinstance(target, ast.Call):
         return called_name(target) == entry.name
     name = dotted(target)
-    return name in created if created else name.rpartition(".")[2] not in functions
+    return name in created_names if created_names else name.rpartition(".")[2] not in functions
 
 
 def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:

@@ -108,9 +108,9 @@ def _ends_without_exit(loop: ast.For | ast.While) -> bool:
 def _counters(loop: ast.While) -> set[str]:
     """Return the names that count iterations: the test reads them, and the body changes them once, by a constant."""
     steps = [node for node in loop.body if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant)]
-    counted = {node.target.id for node in steps if isinstance(node.target, ast.Name)}
+    counted_names = {node.target.id for node in steps if isinstance(node.target, ast.Name)}
     stores = [node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-    return {name for name in counted & names_read(loop.test) if stores.count(name) == 1}
+    return {name for name in counted_names & names_read(loop.test) if stores.count(name) == 1}
 
 
 def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
@@ -137,13 +137,13 @@ def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal
 def _reads_beyond_the_end(site: Site, loop: ast.For | ast.While) -> Iterator[str]:
     """Yield an assumption for each item of a local object that an iteration reads, unless its length ends the loop."""
     function = site.function
-    local = names_bound(function) | parameters_of(function) if function is not None else set[str]()
+    local_names = names_bound(function) | parameters_of(function) if function is not None else set[str]()
     counters = names_bound(loop.target) if isinstance(loop, ast.For) else _counters(loop)
     limit = loop.iter if isinstance(loop, ast.For) else loop.test
     for node in (node for part in loop.body for node in ast.walk(part)):
         if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Slice):
             continue
-        owners = names_read(node.value) & local - counters - {"self"}
+        owners = names_read(node.value) & local_names - counters - {"self"}
         if owners - names_read(limit) and counters & names_read(node.slice):
             text = site.draft.text_of(node)
             yield f"it assumes that {text}, which the early exit protects, exists in every iteration"

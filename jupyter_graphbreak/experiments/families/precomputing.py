@@ -64,7 +64,7 @@ class ReadExpressions(NamedTuple):
     varied: Collection[str]
 
 
-class Precomputed(NamedTuple):
+class PrecomputingChange(NamedTuple):
     """A change that computes values before the call.
 
     Parameters
@@ -85,7 +85,7 @@ class Precomputed(NamedTuple):
 
 def propose_precomputed(
     source: str, line: int, texts: Mapping[str, str], readings: ReadExpressions
-) -> Iterator[Precomputed]:
+) -> Iterator[PrecomputingChange]:
     """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values.
 
     Parameters
@@ -112,17 +112,18 @@ def propose_precomputed(
     values_text = " and ".join(f"`{parts.text_in_title(name)}`" for name in names)
     for is_tensor, dtype in ((True, f", dtype={torch}.float64"), (True, ""), (False, "")):
         lines = [*parts.lines, *(f"{name} = {torch}.as_tensor({name}{dtype})" for name in names if is_tensor)]
-        new_texts = wrap_function(site, function, ", ".join(names), _returning(lines), parts.splices)
+        new_texts = wrap_function(site, function, ", ".join(names), _lines_before_return(lines), parts.splices)
         inner_name = _added_function(draft, new_texts[source]) if new_texts is not None else None
         if new_texts is not None and inner_name is not None:
             passing_text = f", and pass {'tensors' if len(names) > 1 else 'a tensor'}" if is_tensor else ""
             dtype_text = f" of `{torch}.float64`" if dtype else ""
-            yield Precomputed(
+            yield PrecomputingChange(
                 f"Compute {values_text} before the call{passing_text}{dtype_text}", new_texts, inner_name, is_tensor
             )
 
 
-def _returning(lines: list[str]) -> Callable[[str], list[str]]:
+def _lines_before_return(lines: list[str]) -> Callable[[str], list[str]]:
+    """Return a function that returns the lines, followed by a ``return`` of a call."""
     return lambda call: [*lines, f"return {call}"]
 
 
@@ -130,8 +131,8 @@ def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:
     """Return the function that begins at a line, if it can be wrapped."""
     for node in ast.walk(draft.tree):
         if isinstance(node, ast.FunctionDef) and line == first_line(node):
-            refused = ast.Yield | ast.YieldFrom | ast.Nonlocal
-            return None if any(isinstance(part, refused) for part in ast.walk(node)) else node
+            unsupported_nodes = ast.Yield | ast.YieldFrom | ast.Nonlocal
+            return None if any(isinstance(part, unsupported_nodes) for part in ast.walk(node)) else node
     return None
 
 
@@ -175,8 +176,8 @@ class _Partition:
         self._assigned_names = {
             dotted(_changed_object(node)) for node in stores if isinstance(node.ctx, ast.Store | ast.Del)
         }
-        declared = [node for node in ast.walk(self.function) if isinstance(node, ast.Global)]
-        self._assigned_names |= {name for node in declared for name in node.names}
+        global_statements = [node for node in ast.walk(self.function) if isinstance(node, ast.Global)]
+        self._assigned_names |= {name for node in global_statements for name in node.names}
         for statement in self.function.body:
             self._move(statement)
             if any(isinstance(part, _STOPPING_NODES) for part in ast.walk(statement)):
@@ -206,7 +207,7 @@ class _Partition:
 
     def text_in_title(self, name: str) -> str:
         """Return the text for a value in a title: its expression if that is short, or else its name."""
-        texts = [self.draft.text_of(node) for node, given in self._names_of_moved.items() if given == name]
+        texts = [self.draft.text_of(node) for node, given_name in self._names_of_moved.items() if given_name == name]
         return next((text for text in texts if len(text) <= _MAX_TITLE_EXPRESSION and "\n" not in text), name)
 
     def _move(self, statement: ast.stmt) -> None:

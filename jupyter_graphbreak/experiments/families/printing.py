@@ -49,18 +49,20 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if function is not None and function_name in {"print", "warnings.warn"}:
         setting = f"builtins.{function_name}" if function_name == "print" else function_name
         title = f"Let PyTorch move {function_name} to the end of the graph"
-        passed = _conditions_changing_output(site, function, _all_output_statements(problem, site, function, statement))
+        passed_conditions = _conditions_changing_output(
+            site, function, _all_output_statements(problem, site, function, statement)
+        )
         settings = {f"{_CONFIG_PREFIX}reorderable_logging_functions": [setting]}
-        yield Proposal(FAMILY, title, settings=settings, conditions=passed)
+        yield Proposal(FAMILY, title, settings=settings, conditions=passed_conditions)
     method = function_name.rpartition(".")[2]
     assumptions: tuple[str, ...] = ()
     if method in _LOGGING_METHODS and not function_name.startswith("warn"):
         assumptions = (_LEVEL_ASSUMPTION,)
         has_new_setting = any("ignore_logging_functions" in hint for hint in problem.break_.hints)
         name = "ignore_logging_functions" if has_new_setting else "ignore_logger_methods"
-        ignored = f"logging.{'' if function_name.startswith('logging.') else 'Logger.'}{method}"
-        title = f"Leave `{ignored}` out of compiled code"
-        yield Proposal(FAMILY, title, settings={_CONFIG_PREFIX + name: [ignored]}, assumptions=assumptions)
+        ignored_function = f"logging.{'' if function_name.startswith('logging.') else 'Logger.'}{method}"
+        title = f"Leave `{ignored_function}` out of compiled code"
+        yield Proposal(FAMILY, title, settings={_CONFIG_PREFIX + name: [ignored_function]}, assumptions=assumptions)
     statements = [statement]
     if site.function is not None:
         statements = _all_output_statements(problem, site, site.function, statement)
@@ -123,12 +125,14 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
     title = _title(statements)
     for clones_changed in (False, True):
         parts = [deferral.defer(draft, function, node, clones_changed=clones_changed) for node in statements]
-        deferred = [part for part in parts if part is not None]
-        texts = deferral.move_after_call(site, function, deferred) if len(deferred) == len(parts) else None
+        deferred_parts = [part for part in parts if part is not None]
+        texts = deferral.move_after_call(site, function, deferred_parts) if len(deferred_parts) == len(parts) else None
         if texts is None:
             return
         tests = [node.test for node in statements if isinstance(node, ast.If | ast.Assert)]
-        passed_conditions = crossing.conditions_after(site, function, statements, _values_of(deferred), _is_output)
+        passed_conditions = crossing.conditions_after(
+            site, function, statements, _values_of(deferred_parts), _is_output
+        )
         conditions = (*map(site.condition, tests), *passed_conditions)
         yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
         title = f"{title}, with copies of what changes in place"

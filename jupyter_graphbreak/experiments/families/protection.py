@@ -85,9 +85,9 @@ def assumptions_of(
     for side in (*(side for test in tests for side in _sides_of(draft, test)), *further_code):
         risky_parts += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
     for test in tests:
-        compared = _names_compared(draft, test)
+        compared_names = _names_compared(draft, test)
         nodes = [node for side in _sides_of(draft, test) for node in ast.walk(side) if isinstance(node, ast.expr)]
-        risky_parts += [node for node in nodes if not compared.isdisjoint(_names_of_positions(draft, node))]
+        risky_parts += [node for node in nodes if not compared_names.isdisjoint(_names_in_lookups(draft, node))]
     return [
         f"it assumes that {draft.text_of(node)}, which a condition protects, never raises and has no effect"
         for node in dict.fromkeys(risky_parts)
@@ -100,21 +100,22 @@ def _names_compared(draft: Draft, test: ast.expr) -> set[str]:
     assignments = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and names_bound(node) & read)
     values = [test, *(node.value for node in assignments)]
     comparisons = (part for value in values for part in ast.walk(value) if isinstance(part, ast.Compare))
-    ordered = (part for part in comparisons if any(isinstance(op, _ORDER_COMPARISONS) for op in part.ops))
-    return {name for part in ordered for name in names_read(part)}
+    order_comparisons = (part for part in comparisons if any(isinstance(op, _ORDER_COMPARISONS) for op in part.ops))
+    return {name for part in order_comparisons for name in names_read(part)}
 
 
-def _names_of_positions(draft: Draft, node: ast.AST) -> set[str]:
-    """Return the names in the positions or labels with which an expression, or a function it calls, looks items up."""
+def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
+    """Return the names in the indices or labels with which an expression, or a function it calls, looks items up."""
     if not isinstance(node, ast.Call):
-        return _names_of_own_positions(draft, node)
+        return _names_in_lookup(draft, node)
     name = called_name(node)
     functions = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and part.name == name]
-    looked_up = (_names_of_own_positions(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
-    return _names_of_arguments(node) if any(looked_up) else _names_of_own_positions(draft, node)
+    looked_up = (_names_in_lookup(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
+    return _names_of_arguments(node) if any(looked_up) else _names_in_lookup(draft, node)
 
 
-def _names_of_own_positions(draft: Draft, node: ast.AST) -> set[str]:
+def _names_in_lookup(draft: Draft, node: ast.AST) -> set[str]:
+    """Return the names in the indices or labels with which an expression itself looks items up."""
     if isinstance(node, ast.Subscript):
         parts = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice | ast.Compare)]
         return set() if parts else names_read(node.slice)
@@ -202,12 +203,12 @@ def _may_suppress(draft: Draft, node: ast.AST, context: ast.expr) -> bool:
 
 
 def _sides_of(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
-    enclosing = next(draft.ancestors(test), None)
-    match enclosing:
+    parent = next(draft.ancestors(test), None)
+    match parent:
         case ast.IfExp():
-            yield from (enclosing.body, enclosing.orelse)
+            yield from (parent.body, parent.orelse)
         case ast.If() | ast.While():
-            yield from (*enclosing.body, *enclosing.orelse)
+            yield from (*parent.body, *parent.orelse)
 
 
 def _is_risky(draft: Draft, node: ast.expr) -> bool:
@@ -316,10 +317,10 @@ def uses_of_optional_values(
 def _optional_parameters(function: FunctionNode) -> Iterator[str]:
     """Yield the parameters that are ``None`` by default, or may be ``None`` according to their annotations."""
     spec = function.args
-    positional = [*spec.posonlyargs, *spec.args]
-    defaults = dict(zip(reversed(positional), reversed(spec.defaults), strict=False))
+    positional_parameters = [*spec.posonlyargs, *spec.args]
+    defaults = dict(zip(reversed(positional_parameters), reversed(spec.defaults), strict=False))
     defaults |= {arg: value for arg, value in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if value is not None}
-    for arg in (*positional, *spec.kwonlyargs):
+    for arg in (*positional_parameters, *spec.kwonlyargs):
         if _is_none(defaults.get(arg)) or _allows_none(arg.annotation):
             yield arg.arg
 
@@ -335,9 +336,9 @@ def _optional_values(scope: ast.AST) -> Iterator[str]:
             case ast.AnnAssign(target=target, annotation=annotation) if _allows_none(annotation):
                 yield from (dotted(target), f"self.{dotted(target)}")
             case ast.FunctionDef():
-                optional = set(_optional_parameters(node))
+                optional_names = set(_optional_parameters(node))
                 for part in ast.walk(node):
-                    if isinstance(part, ast.Assign) and dotted(part.value) in optional:
+                    if isinstance(part, ast.Assign) and dotted(part.value) in optional_names:
                         yield from (dotted(target) for target in part.targets if isinstance(target, ast.Attribute))
 
 

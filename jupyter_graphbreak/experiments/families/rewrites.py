@@ -122,8 +122,10 @@ def _check_in_graph(site: Site) -> Iterator[Proposal]:
         test, remaining_check = split_test(statement.test)
         failed = tensor_condition(site.draft, test, torch)
         condition = f"{torch}.logical_not({failed})" if failed is not None else None
-        raised = statement.body[0].exc if isinstance(statement.body[0], ast.Raise) else None
-        message_node = raised.args[0] if isinstance(raised, ast.Call) and raised.args else None
+        raised_expression = statement.body[0].exc if isinstance(statement.body[0], ast.Raise) else None
+        message_node = (
+            raised_expression.args[0] if isinstance(raised_expression, ast.Call) and raised_expression.args else None
+        )
     else:
         return
     if condition is None or is_in_try_or_with(site.draft, statement):

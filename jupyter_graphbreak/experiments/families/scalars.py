@@ -57,10 +57,10 @@ def _keep_tensor(site: Site) -> Iterator[Proposal]:
 def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     """Compute over all elements, with neutral values for those that are not selected."""
     draft = site.draft
-    selected = _selection(site.node)
-    if selected is None:
+    selection = _selection(site.node)
+    if selection is None:
         return
-    values, mask = selected
+    values, mask = selection
     torch = site.torch
     data, where = draft.text_of(values), argument(draft, mask)
     method = next(draft.ancestors(site.node), None)

@@ -69,7 +69,7 @@ class Site:
             The assumptions of the proposal.
         """
         splices = list(splices)
-        uses_torch = any(splice is not None and f"{self.torch}." in splice.new for splice in splices)
+        uses_torch = any(splice is not None and f"{self.torch}." in splice.new_text for splice in splices)
         text = self.draft.apply_splices([*splices, *(self._torch_imports() if uses_torch else ())])
         if text is not None:
             conditions = tuple(map(self.condition, tests))
@@ -96,12 +96,12 @@ def name_of_torch(draft: Draft) -> str | None:
 def import_torch_before(draft: Draft, function: ast.stmt) -> tuple[str, list[str]]:
     """Return the name of torch at the top level before a function, and the lines that import it if necessary."""
     outermost = next(node for node in draft.tree.body if function in ast.walk(node))
-    imported = list(_imports_of_torch(draft))
-    for node, name in imported:
+    imports = list(_imports_of_torch(draft))
+    for node, name in imports:
         if draft.enclosing_function(node) is None and node.lineno < outermost.lineno:
             return name, []
     uses_torch = any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(draft.tree))
-    return "torch", [] if uses_torch and not imported else ["import torch"]  # or another cell imports it
+    return "torch", [] if uses_torch and not imports else ["import torch"]  # or another cell imports it
 
 
 def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:

@@ -225,7 +225,7 @@ def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
 
 FAMILY = "sizes"
 #: Nodes that may enclose a read that happens once in each call: other nodes can skip or repeat it.
-_EVALUATED_ONCE = (
+_NODES_EVALUATED_ONCE = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
     ast.Subscript, ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.With, ast.Slice,
 )  # fmt: skip
@@ -281,16 +281,18 @@ class _HostRead(NamedTuple):
     ----------
     call : ast.Call
         The call that breaks.
-    value : str
+    tensor : ast.expr
+        The tensor.
+    expression : str
         The expression to compute before the call.
-    new : str
-        The replacement of the call; braces stand for the name of the value.
+    replacement : str
+        The replacement of the call; braces stand for the name of the expression's value.
     """
 
     call: ast.Call
     tensor: ast.expr
-    value: str
-    new: str
+    expression: str
+    replacement: str
 
 
 def _read_before_call(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
@@ -305,12 +307,13 @@ def _read_before_call(problem: Problem, site: Site, function: FunctionNode) -> I
         return
     names: dict[str, str] = {}
     for read in reads.values():
-        if read.value not in names:
-            names[read.value] = fresh_name(site.draft, "given", names.values())
+        if read.expression not in names:
+            names[read.expression] = fresh_name(site.draft, "given", names.values())
     splices: list[Splice | None] = [
-        site.draft.replacement(read.call, read.new.replace("{}", names[read.value])) for read in reads.values()
+        site.draft.replacement(read.call, read.replacement.replace("{}", names[read.expression]))
+        for read in reads.values()
     ]
-    lines = [f"{name} = {value}" for value, name in names.items()]
+    lines = [f"{name} = {expression}" for expression, name in names.items()]
     texts = wrap_function(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
     if texts is not None:
         (expression, *other_expressions) = names
@@ -348,13 +351,13 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
     values = call.args if dotted(call.func) == "torch.repeat_interleave" else [owner, *call.args]
     values += [None] * (3 - len(values))
     parameters = zip(("input", "repeats", "dim"), values, strict=False)
-    repeated, repeats, dim = (keywords.get(name, value) for name, value in parameters)
+    repeated_expression, repeats, dim = (keywords.get(name, value) for name, value in parameters)
     text = break_site.draft.text_of(call)
     if repeats is None or "output_size" in keywords or None in keywords or text[:-1].rstrip().endswith(","):
         return None
-    if repeated is None or not all(isinstance(node, _PURE_NODES) for node in ast.walk(repeated)):
+    if repeated_expression is None or not all(isinstance(node, _PURE_NODES) for node in ast.walk(repeated_expression)):
         return None
-    counts, tensor = (operand(break_site.draft.text_of(node)) for node in (repeats, repeated))
+    counts, tensor = (operand(break_site.draft.text_of(node)) for node in (repeats, repeated_expression))
     length = f"{tensor}.size({break_site.draft.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
     # A single count applies to every element.
     size = f"{{}} * ({length} if {counts}.numel() == 1 else 1)"
@@ -380,7 +383,7 @@ def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.e
         is_in_iterable = isinstance(outer, ast.For) and any(tensor is node for node in ast.walk(outer.iter))
         if isinstance(outer, ast.stmt):
             top_statement = outer
-        if not isinstance(outer, _EVALUATED_ONCE) and not is_in_iterable:
+        if not isinstance(outer, _NODES_EVALUATED_ONCE) and not is_in_iterable:
             return False
     if top_statement not in function.body:
         return False

@@ -80,7 +80,7 @@ def wrap_function(
     torch, imports = import_torch_before(draft, function)
     inner = fresh_name(draft, f"_{function.name}_compiled")
     call = f"{inner}({', '.join([*([parameter] if parameter else []), *_forwarded_arguments(function.args)])})"
-    elsewhere = _compiled_elsewhere(site, function)
+    elsewhere = _stop_compiling_elsewhere(site, function)
     if elsewhere is None:
         return None
     parts = _WrapperParts(inner, parameter, body(call), torch, imports, elsewhere)
@@ -121,8 +121,8 @@ class _ChangedSources(NamedTuple):
     compiled_names: _CompiledNames
 
 
-def _compiled_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources | None:
-    """Return how other cells compile a function or objects of its class; ``None`` if that cannot be changed."""
+def _stop_compiling_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources | None:
+    """Return new texts of other cells that no longer compile a function or its class; ``None`` if that fails."""
     owner = next(site.draft.ancestors(function), None)
     name = owner.name if isinstance(owner, ast.ClassDef) else function.name
     drafts = {source: draft_of(text) for source, text in site.texts.items() if source != site.source}
@@ -263,7 +263,7 @@ def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[
     argument counts if one of the names is passed to it; for a method, ``block.compile()`` of an unknown object counts.
     """
     torch = name_of_torch(draft) or "torch"
-    defined = {
+    defined_names = {
         node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)
     } - compiled_names.names
     calls = [node for part in drafts for node in ast.walk(part.tree) if isinstance(node, ast.Call)]
@@ -284,7 +284,7 @@ def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[
         is_possible = is_own or isinstance(target, ast.Name)
         if (
             is_possible
-            and not _is_one_of(target, defined)
+            and not _is_one_of(target, defined_names)
             and (enclosing_function is None or enclosing_function.name in receiving_functions)
         ):
             return True
@@ -369,9 +369,13 @@ def _decorator_lines(draft: Draft, sites: Sequence[ast.Call], parts: _WrapperPar
 def _without_defaults(draft: Draft, function: FunctionNode) -> list[Splice]:
     """Return the splices that remove all defaults if one is a call, which must not run twice."""
     arguments = function.args
-    positional = [*arguments.posonlyargs, *arguments.args]
+    positional_parameters = [*arguments.posonlyargs, *arguments.args]
     pairs: list[tuple[ast.arg, ast.expr | None]] = [
-        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+        *zip(
+            positional_parameters[len(positional_parameters) - len(arguments.defaults) :],
+            arguments.defaults,
+            strict=True,
+        ),
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
     arguments_with_default = [(argument, default) for argument, default in pairs if default is not None]
@@ -407,7 +411,7 @@ def _splices_around_method(
         return None
     text = draft.text[start:end]
     for splice in sorted(inside, reverse=True):
-        text = text[: splice.start - start] + splice.new + text[splice.end - start :]
+        text = text[: splice.start - start] + splice.new_text + text[splice.end - start :]
     lines = text.split("\n")
     if any(line.strip() and not line.startswith(indent) for line in lines):
         return None
@@ -447,11 +451,11 @@ def _is_bound_to_its_class(method: FunctionNode) -> bool:
 
 def _signature_end(draft: Draft, function: FunctionNode) -> int:
     """Return the end of a function's header, after the colon."""
-    opened = draft.text.index("(", draft.start_of(function)) + 1
+    header_start = draft.text.index("(", draft.start_of(function)) + 1
     if function.returns is not None:
         return draft.text.index(":", draft.end_of(function.returns)) + 1
     parts = [node for node in ast.walk(function.args) if isinstance(node, ast.expr | ast.arg)]
-    ends = [opened, *(draft.end_of(node) for node in parts)]
+    ends = [header_start, *(draft.end_of(node) for node in parts)]
     return draft.text.index(":", draft.text.index(")", max(ends))) + 1
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
-from jupyter_graphbreak.experiments.trial.seen_calls import Path
+from jupyter_graphbreak.experiments.trial.call_specs import Path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,10 +22,10 @@ _MARKS: dict[str, str] = {
 }
 _ADJECTIVES = {"mark_dynamic": "dynamic", "mark_unbacked": "unbacked", "maybe_mark_dynamic": "possibly dynamic"}
 DYNAMIC_BY_SETTING: dict[str, Any] = {"torch._dynamo.config.assume_static_by_default": False}
-_UNSPECIALIZED = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
-_NO_DUCK_SHAPES = {"torch.fx.experimental._config.use_duck_shape": False}
+_UNSPECIALIZED_SETTINGS = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
+_NO_DUCK_SHAPES_SETTINGS = {"torch.fx.experimental._config.use_duck_shape": False}
 #: With varying sizes, inductor may expect convolutions to have inputs in the memory format of the first size.
-_SAME_LAYOUTS = {"torch._inductor.config.layout_optimization": False}
+_SAME_LAYOUT_SETTINGS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
 #: The factor by which the recompile limit is raised.
 _LIMIT_FACTOR = 8
@@ -161,18 +161,18 @@ class Circumstances:
     is_limit_worth_raising : bool
         Whether the limit was reached and some calls used code of earlier calls: otherwise, every further call causes a
         recompile.
-    visible : frozenset of str
+    visible_names : frozenset of str
         The names of variables that both the function and the code around its calls use.
     """
 
     owner: str
     limit: int
     is_limit_worth_raising: bool
-    visible: frozenset[str]
+    visible_names: frozenset[str]
 
 
 def propose(
-    named_variations: Variations, varied: Variations, circumstances: Circumstances
+    named_variations: Variations, variations: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
     """Yield changes, the smallest first: marks, ``dynamic=True``, tensors for numbers, settings, a higher limit.
 
@@ -180,27 +180,29 @@ def propose(
     ----------
     named_variations : Variations
         The variations that a failed guard names.
-    varied : Variations
+    variations : Variations
         All variations.
     """
     has_named_numbers = bool(named_variations.numbers or named_variations.lists)
     sizes = (
-        _all_varied_dimensions(named_variations.sizes, varied.sizes)
+        _all_varied_dimensions(named_variations.sizes, variations.sizes)
         if named_variations.sizes
         else ()
         if has_named_numbers
-        else varied.sizes
+        else variations.sizes
     )
-    numbers = named_variations.numbers or (() if named_variations.sizes or named_variations.lists else varied.numbers)
+    numbers = named_variations.numbers or (
+        () if named_variations.sizes or named_variations.lists else variations.numbers
+    )
     dynamic = RecompileCandidate(_DYNAMIC_TITLE, ("dynamic",), Adjustment(dynamic=True))
     tensor_candidates = [
         *_list_candidates(named_variations.lists, numbers, circumstances),
-        *_tensor_candidates(numbers, varied, circumstances),
+        *_tensor_candidates(numbers, variations, circumstances),
     ]
     if sizes:
         yield marking_candidate(sizes, "mark_dynamic", circumstances.owner)
-        if len(varied.sizes) > len(sizes):
-            yield marking_candidate(varied.sizes, "mark_dynamic", circumstances.owner)
+        if len(variations.sizes) > len(sizes):
+            yield marking_candidate(variations.sizes, "mark_dynamic", circumstances.owner)
     if all(_is_symbolic_if_dynamic(number) for number in numbers):
         yield dynamic
     if sizes and tensor_candidates:
@@ -210,10 +212,10 @@ def propose(
         yield dynamic + tensor_candidates[0]
     yield dynamic
     if sizes:
-        unbacked = marking_candidate(varied.sizes, "mark_unbacked", circumstances.owner)
-        yield from [unbacked, *([unbacked + tensor_candidates[0]] if tensor_candidates else [])]
-        yield marking_candidate(varied.sizes, "maybe_mark_dynamic", circumstances.owner)
-    yield from _setting_candidates(varied, dynamic, circumstances)
+        unbacked_candidate = marking_candidate(variations.sizes, "mark_unbacked", circumstances.owner)
+        yield from [unbacked_candidate, *([unbacked_candidate + tensor_candidates[0]] if tensor_candidates else [])]
+        yield marking_candidate(variations.sizes, "maybe_mark_dynamic", circumstances.owner)
+    yield from _setting_candidates(variations, dynamic, circumstances)
 
 
 def _list_candidates(
@@ -260,10 +262,10 @@ def _one_tensor_candidate(
 
 
 def _tensor_candidates(
-    numbers: Sequence[Number], varied: Variations, circumstances: Circumstances
+    numbers: Sequence[Number], variations: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
     """Yield candidates that replace numbers with tensors, double precision first because Python computes with it."""
-    assignable = [number for number in varied.numbers if _is_assignable(number, circumstances)]
+    assignable = [number for number in variations.numbers if _is_assignable(number, circumstances)]
     chosen_numbers = [number for number in numbers if number in assignable]
     if not chosen_numbers:
         return
@@ -275,14 +277,14 @@ def _tensor_candidates(
 
 
 def _setting_candidates(
-    varied: Variations, dynamic: RecompileCandidate, circumstances: Circumstances
+    variations: Variations, dynamic: RecompileCandidate, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
-    if any(number.path.root.kind == "module" and number.is_int for number in varied.numbers):
-        unspecialized = setting_candidate("Allow ints of modules to change", _UNSPECIALIZED)
-        yield unspecialized
-        yield dynamic + unspecialized
-    if _has_equal_sizes(varied.sizes):
-        yield dynamic + setting_candidate("Give equal sizes separate symbols", _NO_DUCK_SHAPES)
+    if any(number.path.root.kind == "module" and number.is_int for number in variations.numbers):
+        unspecialized_candidate = setting_candidate("Allow ints of modules to change", _UNSPECIALIZED_SETTINGS)
+        yield unspecialized_candidate
+        yield dynamic + unspecialized_candidate
+    if _has_equal_sizes(variations.sizes):
+        yield dynamic + setting_candidate("Give equal sizes separate symbols", _NO_DUCK_SHAPES_SETTINGS)
     if circumstances.is_limit_worth_raising:
         limit = _LIMIT_FACTOR * circumstances.limit
         yield RecompileCandidate(
@@ -301,7 +303,9 @@ def _is_assignable(number: Number, circumstances: Circumstances) -> bool:
     In a closure, the number must be a part of a variable that the calling code also has.
     """
     root, steps = number.path.root, number.path.steps
-    return not number.is_fixed and (root.kind != "closure" or (root.name in circumstances.visible and bool(steps)))
+    return not number.is_fixed and (
+        root.kind != "closure" or (root.name in circumstances.visible_names and bool(steps))
+    )
 
 
 def _has_equal_sizes(sizes: Sequence[Size]) -> bool:
@@ -323,10 +327,10 @@ def marking_candidate(sizes: Sequence[Size], mark_name: str, owner: str) -> Reco
     by_path: dict[Path, list[int]] = {}
     for size in sizes:
         by_path.setdefault(size.path, []).append(size.dim)
-    optional = {size.path: size.optional for size in sizes}
+    optional_paths = {size.path: size.optional for size in sizes}
     preparations = [
         CallPreparation(
-            path, f"{_MARKS[mark_name]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional[path]
+            path, f"{_MARKS[mark_name]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional_paths[path]
         )
         for path, dims in by_path.items()
     ]
@@ -425,7 +429,7 @@ def numbers_left_as_tensors(candidate: RecompileCandidate, owner: str) -> list[s
 
 def with_same_layouts(candidate: RecompileCandidate) -> RecompileCandidate:
     """Return a candidate that also stops inductor from changing memory formats."""
-    return candidate + setting_candidate("Let inductor keep memory formats", _SAME_LAYOUTS)
+    return candidate + setting_candidate("Let inductor keep memory formats", _SAME_LAYOUT_SETTINGS)
 
 
 def setting_candidate(title: str, settings: Mapping[str, Any]) -> RecompileCandidate:

@@ -67,8 +67,8 @@ def compile_calls(
             by_certainty[certainty].append(CompileCall(source, node))
     if by_certainty["certain"]:
         return by_certainty["certain"]
-    possible = by_certainty["by name"] or by_certainty["unknown"]
-    return possible if len(possible) == 1 else []
+    possible_calls = by_certainty["by name"] or by_certainty["unknown"]
+    return possible_calls if len(possible_calls) == 1 else []
 
 
 @dataclass
@@ -103,7 +103,7 @@ class _CompileCallSearch:
         for call in self.nodes[self.source]:
             if not isinstance(call, ast.Call) or call in decorators:
                 continue
-            if self._is_compile(call.func):
+            if self._is_torch_compile(call.func):
                 certainty = self._certainty(call.args[0], call, _MAX_ASSIGNMENTS) if call.args else "unknown"
                 if certainty is not None:
                     yield call, certainty
@@ -115,17 +115,17 @@ class _CompileCallSearch:
         for node in (node for node in self.nodes[self.source] if isinstance(node, FunctionNode | ast.ClassDef)):
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if self._is_compile(called) or (isinstance(decorator, ast.Call) and self._is_partial(decorator)):
+                if self._is_torch_compile(called) or (isinstance(decorator, ast.Call) and self._is_partial(decorator)):
                     yield node, decorator
 
-    def _is_compile(self, node: ast.expr) -> bool:
+    def _is_torch_compile(self, node: ast.expr) -> bool:
         name, _, attribute = dotted(node).rpartition(".")
         return (name in self._torch_names and attribute == "compile") or (not name and attribute in self._compile_names)
 
     def _is_partial(self, node: ast.Call) -> bool:
         """Return whether a call is ``functools.partial(torch.compile, ...)``."""
         is_partial = dotted(node.func).rpartition(".")[2] == "partial"
-        return is_partial and bool(node.args) and self._is_compile(node.args[0])
+        return is_partial and bool(node.args) and self._is_torch_compile(node.args[0])
 
     def _is_definition(self, node: ast.AST, source: str | None = None) -> bool:
         """Return whether a statement defines the function, or the module's class."""

@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     with_same_layouts,
 )
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
-from jupyter_graphbreak.experiments.recompiles.manual_steps import are_recompiles_right, manual_steps
+from jupyter_graphbreak.experiments.recompiles.manual_steps import are_recompiles_expected, manual_steps
 from jupyter_graphbreak.experiments.recompiles.placement import module_of, with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
-    from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial, EntryWithRemedy
+    from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial
     from jupyter_graphbreak.experiments.recompiles.variations import Variations
     from jupyter_graphbreak.experiments.remedies.application import Program
-    from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, SeenCall
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSite, CallSpec, Path
+    from jupyter_graphbreak.experiments.trial.entry import Entry, RemedyContext
     from jupyter_graphbreak.report.schema import Recompile, Report
 
 #: A guard on the value of a size or of a number.
@@ -78,8 +78,8 @@ class EntryFindings:
     manual_steps : list of tuple
         Sentences, each with the ids of the recompiles that it is about.
     reason : str or None
-        Why nothing was tried.
-    is_right : bool
+        The reason why nothing was tried.
+    are_recompiles_expected : bool
         Whether the recompiles are expected, so that nothing needs to change.
     """
 
@@ -89,7 +89,7 @@ class EntryFindings:
     combined: CombinedRemedy | None = None
     manual_steps: list[tuple[str, list[str]]] = dataclasses.field(default_factory=list)
     reason: str | None = None
-    is_right: bool = False
+    are_recompiles_expected: bool = False
 
 
 class EntrySearch:
@@ -97,7 +97,7 @@ class EntrySearch:
 
     Parameters
     ----------
-    seen : sequence of SeenCall
+    calls : sequence of CallSpec
         The different calls of the run; the first one is the call that was copied.
     compile_text : callable
         Returns the code objects of a source, given its text and its file name.
@@ -110,7 +110,7 @@ class EntrySearch:
     def __init__(
         self,
         entry: Entry,
-        seen: Sequence[SeenCall],
+        calls: Sequence[CallSpec],
         recompiles: list[Recompile],
         report: Report,
         texts: ReportTexts,
@@ -120,7 +120,7 @@ class EntrySearch:
         is_repeated: bool,
     ) -> None:
         self._entry = entry
-        self._seen = seen
+        self._calls = calls
         self._recompiles = recompiles
         self._texts = texts
         self._compile_text = compile_text
@@ -144,52 +144,53 @@ class EntrySearch:
         end : float
             The deadline, in seconds of :func:`time.monotonic`.
         """
-        seen = self._seen
-        if len(seen) < 2:  # noqa: PLR2004
+        calls = self._calls
+        if len(calls) < 2:  # noqa: PLR2004
             return self.without_trials(None)
-        varied = find_variations(seen)
-        named_variations = varied.named_in(self._guards)
-        if are_recompiles_right(named_variations, self._recompiles):
-            return dataclasses.replace(self.without_trials(None), is_right=True)
-        trials = self._trials = CallTrials(self._entry, seen)
+        variations = find_variations(calls)
+        named_variations = variations.named_in(self._guards)
+        if are_recompiles_expected(named_variations, self._recompiles):
+            return dataclasses.replace(self.without_trials(None), are_recompiles_expected=True)
+        trials = self._trials = CallTrials(self._entry, calls)
         if trials.original.frames(trials.calls, unseen=False) <= trials.frames_of_first_call:
             return self.without_trials(
-                f"the arguments of {trials.left_out} of {len(seen)} calls cannot be created again"
-                if trials.left_out
+                f"the arguments of {trials.left_out_count} of {len(calls)} calls cannot be created again"
+                if trials.left_out_count
                 else "the calls caused no recompiles when they were repeated on copies"
             )
-        varied = trials.varied
-        named_variations = varied.named_in(self._guards)
+        variations = trials.variations
+        named_variations = variations.named_in(self._guards)
         self._owner = trials.owner or DEFAULT_OWNER
         circumstances = Circumstances(
             self._owner,
             self._limit,
             self._is_repeated and any(recompile.limit_hit for recompile in self._recompiles),
-            frozenset[str]().union(*(site.visible for site in self._sites())),
+            frozenset[str]().union(*(site.visible_names for site in self._sites())),
         )
-        candidates = propose(named_variations, varied, circumstances)
-        is_right = self._try_in_turn(candidates, trials, trials.right_compilation_count(named_variations.others), end)
+        candidates = propose(named_variations, variations, circumstances)
+        expected_count = trials.expected_compilation_count(named_variations.others)
+        is_expected_count_reached = self._try_in_turn(candidates, trials, expected_count, end)
         works = any(trial.verdict in WORKING for trial, _ in self._finished_trials)
-        self._line = self._specializing_line(None if works else trials.specializing)
+        self._line = self._specializing_line(None if works else trials.specializing_line)
         ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
         if self._line is not None and works and not ends_recompiles and time.monotonic() + trials.seconds < end:
             self._rewrite_condition(self._line, trials)
             ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
-        if not ends_recompiles and not is_right:
-            self._try_precomputing(varied, trials, end)
-        return self._collected_findings(varied)
+        if not ends_recompiles and not is_expected_count_reached:
+            self._try_precomputing(variations, trials, end)
+        return self._collected_findings(variations)
 
     def _try_in_turn(
-        self, candidates: Iterator[RecompileCandidate], trials: CallTrials, right_compilations: int, end: float
+        self, candidates: Iterator[RecompileCandidate], trials: CallTrials, expected_count: int, end: float
     ) -> bool:
-        """Try candidates until one leaves no more than the right number of compilations; return whether one does.
+        """Try candidates until one leaves no more compilations than expected; return whether one does.
 
         If it is not known where the code of this candidate belongs, continue with the candidates that can be written
         into the sources.
         """
         pending = deque(candidates)
         tried_keys: set[Any] = set()
-        is_right = False
+        is_expected_count_reached = False
         while pending:
             candidate = pending.popleft()
             candidate, change = self._with_source_change(candidate, trials)
@@ -197,23 +198,23 @@ class EntrySearch:
             if key in tried_keys or len(tried_keys) >= _MAX_CANDIDATES:
                 continue
             tried_keys.add(key)
-            if self._is_weaker_mark(candidate) or (is_right and not change.texts):
+            if self._is_weaker_mark(candidate) or (is_expected_count_reached and not change.texts):
                 continue
             if time.monotonic() + trials.seconds / 2 > end and self._finished_trials:
                 break
             self._on_status(candidate.title)
             trial = self._with_caveats(trials.run(candidate))
             self._finished_trials.append((trial, change))
-            if trial.verdict == "works" and (trial.ends_recompiles or trial.compilations <= right_compilations):
-                is_right = True
+            if trial.verdict == "works" and (trial.ends_recompiles or trial.compilations <= expected_count):
+                is_expected_count_reached = True
                 if change.texts or not change.codes:
                     break
             if (
                 _REFUSED_LAYOUT.search(trial.reason or "")
-                and candidate.adjustment != (adjusted := with_same_layouts(candidate)).adjustment
+                and candidate.adjustment != (adjusted_candidate := with_same_layouts(candidate)).adjustment
             ):
-                pending.appendleft(adjusted)
-        return is_right
+                pending.appendleft(adjusted_candidate)
+        return is_expected_count_reached
 
     def _with_caveats(self, trial: CandidateTrial) -> CandidateTrial:
         """Lower the verdict of a change that needs an item of a list, or that leaves tensors in place of numbers.
@@ -237,33 +238,35 @@ class EntrySearch:
         reason = f"line {reader.line} of {name} also reads `{place}`, which is then a tensor"
         return dataclasses.replace(trial, reason=reason)
 
-    def _try_precomputing(self, varied: Variations, trials: CallTrials, end: float) -> None:
+    def _try_precomputing(self, variations: Variations, trials: CallTrials, end: float) -> None:
         """Try to compute expressions before the call that depend only on values that varied."""
         source = self._definition.source
         if source is None:
             return
         program = self._program(source)
-        failed: set[bool] = set()
-        for proposal in propose_precomputed(source, self._definition.line, program.texts, readings(self._seen, varied)):
-            if proposal.is_tensor and True in failed:
+        have_tensors_failed = False
+        for proposal in propose_precomputed(
+            source, self._definition.line, program.texts, readings(self._calls, variations)
+        ):
+            if proposal.is_tensor and have_tensors_failed:
                 continue
-            is_dynamic = bool(varied.sizes) or not proposal.is_tensor
-            changed, title = dict(proposal.texts), proposal.title
+            is_dynamic = bool(variations.sizes) or not proposal.is_tensor
+            new_texts, title = dict(proposal.texts), proposal.title
             if is_dynamic:
-                changed |= with_dynamic(changed, CompiledDefinition(proposal.compiled_name), None) or {}
+                new_texts |= with_dynamic(new_texts, CompiledDefinition(proposal.compiled_name), None) or {}
                 title = f"{title}; compile with `dynamic=True`"
             if time.monotonic() + trials.seconds / 2 > end:
                 return
             entry = dataclasses.replace(self._entry, dynamic=True) if is_dynamic else self._entry
             self._on_status(title)
             candidate = RecompileCandidate(title, ("hoisting",), Adjustment())
-            apply = entry_with_change(entry, program, Change(changed, compiles_itself=True))
-            trial = trials.run(candidate, apply)
-            self._finished_trials.append((trial, Change(changed)))
+            remedy_context = entry_with_change(entry, program, Change(new_texts, compiles_itself=True))
+            trial = trials.run(candidate, remedy_context)
+            self._finished_trials.append((trial, Change(new_texts)))
             if trial.verdict == "works" and trial.ends_recompiles:
                 return
             if trial.verdict != "another result":  # otherwise the type of the numbers may be the only cause
-                failed.add(proposal.is_tensor)
+                have_tensors_failed |= proposal.is_tensor
 
     def _rewrite_condition(self, line: SpecializingLine, trials: CallTrials) -> None:
         """Try the best change together with a rewritten condition on a size, which keeps both sides in one graph."""
@@ -277,20 +280,20 @@ class EntrySearch:
             key=lambda pair: pair[0].compilations,
         )
         for proposal in proposals:
-            joined = self._extended_change(edits_of({source: text}, Change(proposal.texts)), change)
-            if joined is None:
+            joined_change = self._extended_change(edits_of({source: text}, Change(proposal.texts)), change)
+            if joined_change is None:
                 continue
             title = f"{proposal.title}; {best.candidate.title}"
             self._on_status(title)
-            apply = entry_with_change(self._entry, program, Change({source: proposal.texts[source]}))
-            trial = self._with_caveats(trials.run(best.candidate, apply))
+            remedy_context = entry_with_change(self._entry, program, Change({source: proposal.texts[source]}))
+            trial = self._with_caveats(trials.run(best.candidate, remedy_context))
             if trial.verdict == "works" and proposal.assumptions:
                 trial = dataclasses.replace(trial, verdict="works on what ran", reason=proposal.assumptions[0])
             families = ("branch", *best.candidate.families)
             candidate = dataclasses.replace(best.candidate, title=title, families=families)
             # If Dynamo still evaluates the condition while compiling, PyTorch warns about torch.cond.
             if trial.verdict not in WORKING or trial.ends_recompiles:
-                self._finished_trials.append((dataclasses.replace(trial, candidate=candidate), joined))
+                self._finished_trials.append((dataclasses.replace(trial, candidate=candidate), joined_change))
             if trial.verdict == "works" and trial.ends_recompiles:
                 break
 
@@ -303,7 +306,7 @@ class EntrySearch:
         """Return a change extended by edits; ``None`` if they overlap with its own edits."""
         originals = {source: self._texts.text(source) for source in [*(e.source for e in edits), *change.texts]}
         own_edits = edits_of(originals, change)
-        if any(one.source == two.source and _overlap(one, two) for one in edits for two in own_edits):
+        if any(one.source == other.source and _overlap(one, other) for one in edits for other in own_edits):
             return None
         texts = {
             source: apply_edits(text, [edit for edit in (*own_edits, *edits) if edit.source == source])
@@ -312,7 +315,7 @@ class EntrySearch:
         return dataclasses.replace(change, texts=texts)
 
     def try_combined(
-        self, findings: EntryFindings, without_breaks: Mapping[tuple[str, ...], EntryWithRemedy]
+        self, findings: EntryFindings, break_remedy_contexts: Mapping[tuple[str, ...], RemedyContext]
     ) -> CombinedRemedy | None:
         """Try the best change together with the remedy that removes the most breaks; ``None`` if that does not work."""
         if self._trials is None or not findings.trials or findings.trials[0][0].verdict not in WORKING:
@@ -320,22 +323,24 @@ class EntrySearch:
         (best, change), *_ = findings.trials
         if "hoisting" in best.candidate.families:
             return None
-        combinable = [
-            (remedy, apply)
-            for (ident, *other_ids), apply in without_breaks.items()
+        combinable_remedies = [
+            (remedy, remedy_context)
+            for (ident, *other_ids), remedy_context in break_remedy_contexts.items()
             if not other_ids and (remedy := self._remedies.get(ident)) is not None and _can_be_combined(remedy)
         ]
-        if not combinable:
+        if not combinable_remedies:
             return None
-        remedy, apply = max(combinable, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works"))
-        joined = self._extended_change(remedy.edits, change)
-        if joined is None:
+        remedy, remedy_context = max(
+            combinable_remedies, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works")
+        )
+        joined_change = self._extended_change(remedy.edits, change)
+        if joined_change is None:
             return None
         self._on_status(f"{remedy.title}; {best.candidate.title}")
-        trial = self._with_caveats(self._trials.run(best.candidate, apply))
+        trial = self._with_caveats(self._trials.run(best.candidate, remedy_context))
         if trial.verdict not in WORKING:
             return None
-        return CombinedRemedy(remedy, trial.combined_with(remedy), joined)
+        return CombinedRemedy(remedy, trial.combined_with(remedy), joined_change)
 
     def _is_weaker_mark(self, candidate: RecompileCandidate) -> bool:
         """Return whether a candidate is only a weaker form of a mark that works."""
@@ -406,7 +411,9 @@ class EntrySearch:
 
         def name_of(path: Path) -> str:
             root = path.root
-            is_hidden = root.kind == "global" and bool(sites) and not any(root.name in site.visible for site in sites)
+            is_hidden = (
+                root.kind == "global" and bool(sites) and not any(root.name in site.visible_names for site in sites)
+            )
             name = expression(path, self._owner)
             return f"{module_of(root, sites[0]) or root.scope}.{name}" if is_hidden and root.scope else name
 
@@ -415,15 +422,15 @@ class EntrySearch:
         return tuple(with_joined_conditions(preparation.lines(name_of) for preparation in candidate.preparations))
 
     def _sites(self) -> list[CallSite]:
-        return [call.site for call in self._seen if call.site is not None]
+        return [call.site for call in self._calls if call.site is not None]
 
-    def _collected_findings(self, varied: Variations) -> EntryFindings:
+    def _collected_findings(self, variations: Variations) -> EntryFindings:
         """Return the finished trials, the best first, with manual steps if none ends all recompiles."""
-        working = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
+        working_trials = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
         # Candidates that work on all inputs come first, and those that need a setting come last. Otherwise, candidates
         # that can be written into the sources come first.
         best = sorted(
-            working,
+            working_trials,
             key=lambda pair: (
                 not pair[0].ends_recompiles,
                 pair[0].compilations,
@@ -434,21 +441,21 @@ class EntrySearch:
         )
         # A change that leaves more compilations than the best one is not a separate remedy.
         best_trials = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
-        extended = [
+        extended_trials = [
             one for one in best_trials if any(one[0].candidate.includes(other[0].candidate) for other in best_trials)
         ]
-        best_trials = [pair for pair in best_trials if pair not in extended]
-        failed = [pair for pair in self._finished_trials if pair not in best_trials and pair not in extended]
+        best_trials = [pair for pair in best_trials if pair not in extended_trials]
+        failed = [pair for pair in self._finished_trials if pair not in best_trials and pair not in extended_trials]
         ends_recompiles = bool(best_trials) and best_trials[0][0].ends_recompiles
-        steps = [] if ends_recompiles else manual_steps(varied, self._recompiles, self._line)
+        steps = [] if ends_recompiles else manual_steps(variations, self._recompiles, self._line)
         return EntryFindings(self._recompiles, [*best_trials, *failed], self._owner, manual_steps=steps)
 
     def without_trials(self, reason: str | None) -> EntryFindings:
         """Return the trials so far, with manual steps if none works."""
-        varied = find_variations(self._seen)
+        variations = find_variations(self._calls)
         if self._finished_trials:
-            return self._collected_findings(varied)
-        steps = manual_steps(varied, self._recompiles, self._line)
+            return self._collected_findings(variations)
+        steps = manual_steps(variations, self._recompiles, self._line)
         return EntryFindings(self._recompiles, [], manual_steps=steps, reason=reason)
 
 

@@ -17,8 +17,8 @@ from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, run_lin
 from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations
 from jupyter_graphbreak.experiments.remedies.change import Change, decision_for_person, remedy_of_change
+from jupyter_graphbreak.experiments.trial.call_specs import state_roots
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
-from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.report.remedies import INTERRUPTED, NO_TIME_AT_ALL, WORKING, Remedy
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
-    from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial, EntryWithRemedy
-    from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
+    from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial
+    from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries, RemedyContext
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
 
@@ -40,20 +40,21 @@ _MINIMUM_S = 10.0
 class FoundRecompileRemedies(NamedTuple):
     """A report with remedies for its recompiles, and the best working remedy of each entry.
 
-    ``working`` has the entry, the remedy's id, the change, and the name of the called module.
+    ``working_remedies`` has the entry, the remedy's id, the change, and the name of the called module.
     """
 
     report: Report
-    working: list[tuple[Entry, str, RecompileCandidate, str]]
+    working_remedies: list[tuple[Entry, str, RecompileCandidate, str]]
 
-    def entries_with_remedies(self, entry: Entry) -> dict[tuple[str, ...], EntryWithRemedy]:
-        """Return a function that applies the best remedy of an entry, by the remedy's id.
+    def remedy_contexts(self, entry: Entry) -> dict[tuple[str, ...], RemedyContext]:
+        """Return the context that applies the best remedy of an entry, by the remedy's id.
 
-        Empty if the remedy changes the function's code or state, or replaces numbers with tensors.
+        Empty if there is no working remedy, or if it changes the function's code or state, or replaces numbers with
+        tensors.
         """
         return {
             (ident,): partial(_entry_with, working_entry, candidate.adjustment, owner)
-            for working_entry, ident, candidate, owner in self.working
+            for working_entry, ident, candidate, owner in self.working_remedies
             if working_entry is entry
             and not candidate.adjustment.tensors
             and candidate.changes_only_calls
@@ -82,7 +83,7 @@ def find_recompile_remedies(
     find_cell: FindCell,
     on_status: Callable[[str], None],
     compile_text: Callable[[str, str], list[CodeType]],
-    without_breaks: Callable[[Entry], Mapping[tuple[str, ...], EntryWithRemedy]],
+    break_remedy_contexts: Callable[[Entry], Mapping[tuple[str, ...], RemedyContext]],
 ) -> FoundRecompileRemedies:
     """Return a report with remedies for its recompiles, listed after its other remedies.
 
@@ -96,8 +97,8 @@ def find_recompile_remedies(
         The time limit; after it, at most one candidate is tried for each further entry.
     compile_text : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
-    without_breaks : callable
-        Returns the remedies for the breaks of an entry, by the ids of the remedies.
+    break_remedy_contexts : callable
+        Returns the contexts that apply the remedies for breaks of an entry, by the ids of the remedies.
     """
     end = time.monotonic() + seconds
     texts = ReportTexts(report, files, find_cell)
@@ -111,15 +112,15 @@ def find_recompile_remedies(
             try:
                 with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
                     findings = search.run(end)
-                    combined = search.try_combined(findings, without_breaks(entry))
-                    is_enough = combined is not None and combined.trial.ends_recompiles
+                    combined_remedy = search.try_combined(findings, break_remedy_contexts(entry))
+                    is_enough = combined_remedy is not None and combined_remedy.trial.ends_recompiles
                     steps = [] if is_enough else findings.manual_steps
-                    findings = dataclasses.replace(findings, combined=combined, manual_steps=steps)
+                    findings = dataclasses.replace(findings, combined=combined_remedy, manual_steps=steps)
             except TimeUpError:
                 findings = search.without_trials(NO_TIME_AT_ALL)
             except TrialStoppedError as stopped:
                 kept_entries.leave_out(entry, stopped.effect)
-                findings = search.without_trials(f"the function was not run again: it {stopped.effect.what}")
+                findings = search.without_trials(f"the function was not run again: it {stopped.effect.description}")
             except KeyboardInterrupt:
                 builder.add(search.without_trials(INTERRUPTED))
                 break
@@ -130,11 +131,11 @@ def find_recompile_remedies(
                 )
         builder.add(findings, entry)
     reason = next(iter(kept_entries.left_out), None)
-    effects = [f"the function was not run again: it {effect.what}" for effect in kept_entries.effects]
+    effects = [f"the function was not run again: it {effect.description}" for effect in kept_entries.effects]
     for recompiles in without_entry:
         steps = manual_steps(find_variations([]), recompiles, None)
         builder.add(EntryFindings(recompiles, [], manual_steps=steps, reason=next(iter(effects), reason)))
-    return FoundRecompileRemedies(builder.report(), builder.working)
+    return FoundRecompileRemedies(builder.report(), builder.working_remedies)
 
 
 def _recompiles_by_entry(
@@ -179,30 +180,32 @@ class _RecompileRemedyBuilder:
         self._texts = texts
         self._remedies = list(report.remedies or [])
         #: The best working remedy of each entry: the entry, its id, its change, and the name of the called module.
-        self.working: list[tuple[Entry, str, RecompileCandidate, str]] = []
+        self.working_remedies: list[tuple[Entry, str, RecompileCandidate, str]] = []
 
     def add(self, findings: EntryFindings, entry: Entry | None = None) -> None:
         """Add the findings about the recompiles of one entry."""
         idents = [recompile.id for recompile in findings.recompiles]
-        if (combined := findings.combined) is not None:
-            combined_remedy = self._remedy(combined.trial, combined.change, idents)
+        if (combination := findings.combined) is not None:
+            combined_remedy = self._remedy(combination.trial, combination.change, idents)
             self._remedies.append(
                 replace(
                     combined_remedy,
-                    breaks=combined.remedy.breaks,
-                    frames=combined.remedy.frames,
-                    family=f"{combined.remedy.family} and {combined_remedy.family}",
-                    title=f"{combined.remedy.title}; {combined_remedy.title}",
+                    breaks=combination.remedy.breaks,
+                    frames=combination.remedy.frames,
+                    family=f"{combination.remedy.family} and {combined_remedy.family}",
+                    title=f"{combination.remedy.title}; {combined_remedy.title}",
                 )
             )
         for number, (trial, change) in enumerate(findings.trials):
             self._remedies.append(self._remedy(trial, change, idents))
             if not number and entry is not None and trial.verdict in WORKING:
-                self.working.append((entry, self._remedies[-1].id, trial.candidate, findings.owner))
+                self.working_remedies.append((entry, self._remedies[-1].id, trial.candidate, findings.owner))
         for sentence, recompiles in findings.manual_steps:
             if findings.trials or sentence != GENERAL_STEP:
                 decision = decision_for_person(self._next_id(), sentence, findings.reason)
-                self._remedies.append(replace(decision, recompiles=recompiles, is_right=findings.is_right))
+                self._remedies.append(
+                    replace(decision, recompiles=recompiles, is_right=findings.are_recompiles_expected)
+                )
 
     def _next_id(self) -> str:
         return f"r{len(self._remedies) + 1}"

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.variations import Number, Size
-from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, OpaqueSpec, TensorSpec
+from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, OpaqueSpec, TensorSpec
 from jupyter_graphbreak.report.guards import (
     BREAK_RESULT_PREFIX,
     METHOD_OWNER,
@@ -95,11 +95,11 @@ _SENTENCES_BY_PATTERN = (
 #: The sentence if the cause is unknown; without trials, the advice about the guard is more specific.
 GENERAL_STEP = "Decide whether the values that varied can stay the same, or are needed in the compiled function."
 #: The maximum number of values for which separate compilations are expected.
-_MAX_RIGHT_VALUES = 4
+_MAX_EXPECTED_VALUES = 4
 
 
 def manual_step(
-    varied: Variations,
+    variations: Variations,
     named_variations: Variations,
     recompiles: Sequence[Recompile],
     line: SpecializingLine | None,
@@ -109,7 +109,7 @@ def manual_step(
 
     Parameters
     ----------
-    varied, named_variations : Variations
+    variations, named_variations : Variations
         The variations between the calls, and the variations that failed guards name.
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
@@ -118,9 +118,9 @@ def manual_step(
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     of_specific_causes = [
-        _sentence_about_cache(guards, varied),
+        _sentence_about_cache(guards, variations),
         _sentence_about_function(guards),
-        *(_sentence_about_kept_number(guard, varied) for guard in guards),
+        *(_sentence_about_kept_number(guard, variations) for guard in guards),
         _sentence_about_optimizer(named_variations),
     ]
     if sentence := next(filter(None, of_specific_causes), ""):
@@ -132,11 +132,11 @@ def manual_step(
         and not _are_about_lengths(recompiles)
         and not any(is_about_number_from_break(guard) for guard in guards)
     ):
-        return _sentence_about_line(line, varied, _shared_graphs(named_variations, graphs))
+        return _sentence_about_line(line, variations, _shared_graphs(named_variations, graphs))
     of_other_causes = [
         *map(_sentence_about_guard, guards),
-        *map(_sentence_about_other_variation, varied.others[:1]),
-        _sentence_about_arguments(varied),
+        *map(_sentence_about_other_variation, variations.others[:1]),
+        _sentence_about_arguments(variations),
         _sentence_about_sizes_and_numbers(named_variations),
     ]
     return next(filter(None, of_other_causes), GENERAL_STEP)
@@ -149,13 +149,13 @@ def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
 
 
 def manual_steps(
-    varied: Variations, recompiles: Sequence[Recompile], line: SpecializingLine | None
+    variations: Variations, recompiles: Sequence[Recompile], line: SpecializingLine | None
 ) -> list[tuple[str, list[str]]]:
     """Return sentences about the recompiles of one entry, each with the ids of the recompiles that it is about.
 
     Parameters
     ----------
-    varied : Variations
+    variations : Variations
         The variations between the calls.
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
@@ -164,27 +164,27 @@ def manual_steps(
     for recompile in recompiles:
         if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):
             continue  # without the break, this recompile does not happen; the break has its own remedies
-        named_variations = varied.named_in(reason.guard for reason in recompile.reasons)
+        named_variations = variations.named_in(reason.guard for reason in recompile.reasons)
         same_function = [other for other in recompiles if other.of == recompile.of]
         graphs = 0 if any(other.limit_hit for other in same_function) else len(same_function) + 1
         # A guard names a line of its own function; recompiles of other functions have other causes.
         own_line = line if line is not None and line.frame in {None, recompile.of} else None
-        sentence = manual_step(varied, named_variations, [recompile], own_line, graphs)
+        sentence = manual_step(variations, named_variations, [recompile], own_line, graphs)
         by_sentence.setdefault(sentence, []).append(recompile.id)
     if len(by_sentence) > 1:
         by_sentence.pop(GENERAL_STEP, None)
     return list(by_sentence.items())
 
 
-def _sentence_about_arguments(varied: Variations) -> str:
+def _sentence_about_arguments(variations: Variations) -> str:
     """Return a sentence about arguments that are the same tensor only in some calls, or about sizes 0 and 1, if any."""
-    if varied.aliases:
-        one, other = varied.aliases[0]
+    if variations.aliases:
+        one, other = variations.aliases[0]
         return (
             f"`{one}` and `{other}` are the same tensor in some calls only, and those have their own graph: pass two "
             "tensors each time, such as a copy (`.clone()`) of one."
         )
-    if small := next((size for size in varied.sizes if any(value in {0, 1} for value in size.values)), None):
+    if small := next((size for size in variations.sizes if any(value in {0, 1} for value in size.values)), None):
         return (
             f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately because "
             "many operations treat them differently, so a separate graph is expected."
@@ -235,11 +235,12 @@ def _sentence_about_size(size: Size) -> str:
     )
 
 
-def _sentence_about_cache(guards: list[str], varied: Variations) -> str:
+def _sentence_about_cache(guards: list[str], variations: Variations) -> str:
     """Return a sentence about a cache of transformers that grows, or the empty string."""
-    if any("size mismatch" in guard or str(cache) in guard for guard in guards for cache in varied.growing_caches):
+    if any("size mismatch" in guard or str(cache) in guard for guard in guards for cache in variations.growing_caches):
+        cache = variations.growing_caches[0]
         return (
-            f"`{varied.growing_caches[0]}` grows with each call: pass a cache of fixed length that you create once, "
+            f"`{cache}` grows with each call: pass a cache of fixed length that you create once, "
             '`StaticCache(config=model.config, max_cache_len=...)`; with generate(), `cache_implementation="static"`.'
         )
     return ""
@@ -251,7 +252,7 @@ def _sentence_about_function(guards: list[str]) -> str:
     return _FUNCTION_STEP.format(name=name_of_varied_function(guards[0])) if is_only_cause else ""
 
 
-def _sentence_about_kept_number(guard: str, varied: Variations) -> str:
+def _sentence_about_kept_number(guard: str, variations: Variations) -> str:
     """Return a sentence about a number that a function, a partial or the object of a method keeps, if any."""
     if match := _OWNER_ATTRIBUTE.search(guard):
         return (
@@ -264,8 +265,8 @@ def _sentence_about_kept_number(guard: str, varied: Variations) -> str:
     name = kept_value["function"] or kept_value["partial"]
     partials = {
         str(variation.path)
-        for variation in varied.others
-        if any(isinstance(value, OpaqueSpec) and value.kind is functools.partial for value in variation.values)
+        for variation in variations.others
+        if any(isinstance(value, OpaqueSpec) and value.class_ is functools.partial for value in variation.values)
     }
     if kept_value["function"] is not None or name in partials:
         return (
@@ -293,7 +294,7 @@ def _shared_graphs(named_variations: Variations, graphs: int) -> str:
     )
 
 
-def _sentence_about_line(line: SpecializingLine, varied: Variations, shared_graphs: str) -> str:
+def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_graphs: str) -> str:
     code = line.code.rstrip(":").strip()
     if shared_graphs and line.head is None:
         place = f" of {line.library_file}" if line.library_file is not None else ""
@@ -314,7 +315,7 @@ def _sentence_about_line(line: SpecializingLine, varied: Variations, shared_grap
             f"Line {line.line}, `{code}`, depends on a size or a number: each side of the condition has its own "
             "graph, as expected. To have one graph, decide before the call."
         )
-    alternative = "number itself" if varied.numbers and not varied.sizes else "size itself (`x.shape[0]`)"
+    alternative = "number itself" if variations.numbers and not variations.sizes else "size itself (`x.shape[0]`)"
     return (
         f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
         f"with the {alternative} or a tensor, and convert it outside of the compiled function."
@@ -367,8 +368,8 @@ def _sentence_about_own_state(variation: OtherVariation) -> str:
 
 
 def _sentence_about_length(variation: OtherVariation) -> str:
-    kinds = {value.kind for value in variation.values if isinstance(value, ContainerSpec)}
-    if kinds <= {dict} or any(issubclass(kind, dict) for kind in kinds):
+    classes = {value.class_ for value in variation.values if isinstance(value, ContainerSpec)}
+    if classes <= {dict} or any(issubclass(class_, dict) for class_ in classes):
         return f"The keys of `{variation}` vary, and each set of keys has its own graph: pass the same keys each time."
     return _LENGTH_STEP.format(name=variation)
 
@@ -395,15 +396,15 @@ def is_about_freed_objects(recompile: Recompile) -> bool:
     return bool(recompile.reasons) and all(_FREED_GUARD.match(reason.guard) for reason in recompile.reasons)
 
 
-def are_recompiles_right(named_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
+def are_recompiles_expected(named_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
     """Return whether the recompiles are expected: flags, functions, the grad mode or similar values select programs."""
     if any(recompile.limit_hit for recompile in recompiles) or named_variations.sizes or named_variations.numbers:
         return False
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     if guards and all(name_of_varied_function(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
-        return len(recompiles) < _MAX_RIGHT_VALUES
-    selecting = {"flag", "none", "requires_grad"}
+        return len(recompiles) < _MAX_EXPECTED_VALUES
+    selecting_kinds = {"flag", "none", "requires_grad"}
     return bool(named_variations.others) and all(
-        variation.kind in selecting and len(variation.values) <= _MAX_RIGHT_VALUES
+        variation.kind in selecting_kinds and len(variation.values) <= _MAX_EXPECTED_VALUES
         for variation in named_variations.others
     )

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.recompiles.candidates import CallPreparation
     from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
-    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Path, Root
 
 #: Statements before which code can be inserted, and expressions that always evaluate their parts exactly once.
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)
-_TRANSPARENT = (
+_TRANSPARENT_NODES = (
     ast.Call, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.keyword,
     ast.Starred, ast.Await, ast.withitem, ast.FormattedValue, ast.JoinedStr,
 )  # fmt: skip
@@ -76,7 +76,7 @@ def with_lines_before(
         if path is None or statement is None:
             return None
         node: Any = path[-1]
-        writer = _CallWriter(text, path, _arguments(node, call), _unpacked(node), taken_names)
+        writer = _CallWriter(text, path, _arguments(node, call), _unpacked_mapping(node), taken_names)
         if not all(writer.write(preparation, site) for preparation in preparations):
             return None
         scope, outermost = _scope_of(path)
@@ -85,15 +85,15 @@ def with_lines_before(
             seen_scopes.add(scope)
             insertions[outermost] = [*writer.declarations, *settings]
         insertions.setdefault(statement, []).extend(writer.lines)
-        imports = [] if "torch" in site.visible else ["import torch"]
+        imports = [] if "torch" in site.visible_names else ["import torch"]
         for place, lines in insertions.items():
-            inserted = _insertion(text, place, [*imports, *lines]) if lines else None
-            if lines and inserted is None:
+            insertion = _insertion(text, place, [*imports, *lines]) if lines else None
+            if lines and insertion is None:
                 return None
-            splices += [inserted] if inserted is not None else []
+            splices += [insertion] if insertion is not None else []
             imports = []
         splices += writer.splices
-    return _spliced(text, splices)
+    return _text_with_splices(text, splices)
 
 
 def parse_source(text: str) -> ast.Module | None:
@@ -118,8 +118,8 @@ def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
         return None
     if isinstance(statement, ast.If) and not _is_within(path[-1], statement.test):
         return None
-    between = path[path.index(statement) + 1 : -1]
-    return statement if all(isinstance(part, _TRANSPARENT) for part in between) else None
+    nodes_between = path[path.index(statement) + 1 : -1]
+    return statement if all(isinstance(part, _TRANSPARENT_NODES) for part in nodes_between) else None
 
 
 def module_of(root: Root, site: CallSite) -> str | None:
@@ -135,7 +135,7 @@ class _CallWriter:
         text: str,
         path: Sequence[ast.AST],
         arguments_by_name: Mapping[str, ast.expr] | None,
-        unpacked: ast.expr | None,
+        unpacked_mapping: ast.expr | None,
         taken_names: Collection[str],
     ) -> None:
         self.splices: list[_Splice] = []
@@ -145,16 +145,16 @@ class _CallWriter:
         self._has_known_arguments = arguments_by_name is not None
         self._arguments_by_name = arguments_by_name or {}
         #: The mapping that the call unpacks.
-        self._unpacked = unpacked
+        self._unpacked_mapping = unpacked_mapping
         self._taken_names = taken_names
         #: The statements that let a function assign global variables.
         self.declarations: list[str] = []
         self._evaluations: list[str] = []
         self._marks: list[list[str]] = []
         #: The names of arguments that are evaluated before the call, by their places.
-        self._hoisted: dict[tuple[int, int], str] = {}
+        self._hoisted_names: dict[tuple[int, int], str] = {}
         #: The places of arguments that are replaced in the call itself.
-        self._replaced: set[tuple[int, int]] = set()
+        self._replaced_places: set[tuple[int, int]] = set()
 
     @property
     def lines(self) -> list[str]:
@@ -172,10 +172,10 @@ class _CallWriter:
     def _write_state(self, preparation: CallPreparation, site: CallSite) -> bool:
         """Write the change to the called module or to a variable; return whether that is possible."""
         root = preparation.path.root
-        if root.name not in site.visible and (module := module_of(root, site)) is not None:
+        if root.name not in site.visible_names and (module := module_of(root, site)) is not None:
             self._marks.append(preparation.lines(lambda path: f"{module}.{expression(path, '')}"))
             return True
-        is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible
+        is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible_names
         is_rebound = preparation.assigns and not preparation.path.steps
         if not is_visible or (is_rebound and not (root.kind == "global" and self._can_assign_global(root.name))):
             return False
@@ -202,29 +202,28 @@ class _CallWriter:
         argument = self._arguments_by_name.get(name)
         if not self._has_known_arguments:
             return False
-        if argument is None and self._unpacked is not None:
-            return self._write_unpacked(preparation, self._source(self._unpacked))
+        if argument is None and self._unpacked_mapping is not None:
+            return self._write_unpacked(preparation, self._text_of(self._unpacked_mapping))
         if argument is None:
             return preparation.optional is not None  # this call leaves it out
-        hoisted = self._hoisted.get(_start(argument))
-        if preparation.assigns and not preparation.path.steps and hoisted is None:
+        hoisted_name = self._hoisted_names.get(_start(argument))
+        if preparation.assigns and not preparation.path.steps and hoisted_name is None:
             if preparation.code_after:
                 return self._write_new_value(preparation, argument)
-            source = self._source(argument)
-            self._replaced.add(_start(argument))
+            source = self._text_of(argument)
+            self._replaced_places.add(_start(argument))
             self.splices.append(_Splice(_start(argument), _end(argument), preparation.value(source)))
             return True
         if not self._hoist(argument, name):
             return False
-        source = self._hoisted.get(_start(argument)) or self._source(argument)
+        source = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
         self._marks.append(preparation.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
         return True
 
     def _write_unpacked(self, preparation: CallPreparation, mapping: str) -> bool:
         """Write the code that changes an item of the mapping that the call unpacks; return whether that is possible."""
-        if (
-            preparation.assigns or preparation.optional is not None
-        ):  # the mapping is the caller's, and may lack an optional item
+        # The mapping is the caller's, and may lack an optional item.
+        if preparation.assigns or preparation.optional is not None:
             return False
         self._marks.append(
             preparation.lines(lambda path: f"{mapping}[{path.root.name!r}]{''.join(map(str, path.steps))}")
@@ -236,16 +235,16 @@ class _CallWriter:
         name = preparation.path.root.name
         if not self._hoist(argument, name):
             return False
-        source = self._hoisted.get(_start(argument)) or self._source(argument)
-        new = self._new_name(f"{name}_tensor")
-        self._hoisted[_start(argument)] = new
-        self._evaluations.append(f"{new} = {preparation.value(source)}")
-        self._marks.append([preparation.code_after.replace("NAME", new)])
+        source = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
+        new_name = self._new_name(f"{name}_tensor")
+        self._hoisted_names[_start(argument)] = new_name
+        self._evaluations.append(f"{new_name} = {preparation.value(source)}")
+        self._marks.append([preparation.code_after.replace("NAME", new_name)])
         self.splices = [splice for splice in self.splices if splice.start != _start(argument)]
-        self.splices.append(_Splice(_start(argument), _end(argument), new))
+        self.splices.append(_Splice(_start(argument), _end(argument), new_name))
         return True
 
-    def _source(self, node: ast.expr) -> str:
+    def _text_of(self, node: ast.expr) -> str:
         return ast.get_source_segment(self._text, node) or ""
 
     def _hoist(self, argument: ast.expr, name: str) -> bool:
@@ -254,7 +253,7 @@ class _CallWriter:
         Return whether that is possible: the expression that is called must only look up a value.
         """
         node: Any = self._path[-1]
-        if _is_lookup(argument) or _start(argument) in self._hoisted:
+        if _is_lookup(argument) or _start(argument) in self._hoisted_names:
             return True
         names = {id(value): parameter for parameter, value in self._arguments_by_name.items()}
         parts = arguments_of(node)
@@ -262,20 +261,20 @@ class _CallWriter:
         if not _is_lookup(node.func):
             return False
         for part in earlier_arguments:
-            if _start(part) in self._replaced:
+            if _start(part) in self._replaced_places:
                 return False
-            if _is_lookup(part) or isinstance(part, ast.Constant) or _start(part) in self._hoisted:
+            if _is_lookup(part) or isinstance(part, ast.Constant) or _start(part) in self._hoisted_names:
                 continue
-            new = self._new_name(names.get(id(part), name))
-            self._hoisted[_start(part)] = new
-            self._evaluations.append(f"{new} = {self._source(part)}")
-            self.splices.append(_Splice(_start(part), _end(part), new))
+            new_name = self._new_name(names.get(id(part), name))
+            self._hoisted_names[_start(part)] = new_name
+            self._evaluations.append(f"{new_name} = {self._text_of(part)}")
+            self.splices.append(_Splice(_start(part), _end(part), new_name))
         return True
 
     def _new_name(self, name: str) -> str:
         """Return a name that the scope of the call does not use: the function around it, or else the cell or file."""
         scope, _ = _scope_of(self._path)
-        used_names = _names_in(scope) | set(self._hoisted.values())
+        used_names = _names_in(scope) | set(self._hoisted_names.values())
         if isinstance(scope, ast.Module):
             used_names |= set(self._taken_names)
         while name in used_names:
@@ -325,7 +324,9 @@ def _is_within(node: ast.AST, outer: ast.AST) -> bool:
 def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
     """Return the expressions of a call's arguments by parameter name, except those in an unpacked mapping."""
     unpacks = any(keyword.arg is None for keyword in node.keywords)
-    if any(isinstance(argument, ast.Starred) for argument in node.args) or (unpacks and _unpacked(node) is None):
+    if any(isinstance(argument, ast.Starred) for argument in node.args) or (
+        unpacks and _unpacked_mapping(node) is None
+    ):
         return None
     try:
         signature = inspect.signature(getattr(call, "forward", call))
@@ -336,7 +337,7 @@ def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.exp
         return None
 
 
-def _unpacked(node: ast.Call) -> ast.expr | None:
+def _unpacked_mapping(node: ast.Call) -> ast.expr | None:
     """Return the mapping that a call unpacks, if it unpacks only one, and looking it up again is safe."""
     mappings = [keyword.value for keyword in node.keywords if keyword.arg is None]
     return mappings[0] if len(mappings) == 1 and _is_lookup(mappings[0]) else None
@@ -381,8 +382,8 @@ def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice 
     indent = head[: len(head) - len(head.lstrip())]
     if head.rstrip().endswith(":"):
         code_before, indent = head.rstrip(), f"{indent}    "
-        following = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
-        if statement.end_lineno != statement.lineno or following.strip().startswith(";"):
+        following_text = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
+        if statement.end_lineno != statement.lineno or following_text.strip().startswith(";"):
             return None
     elif head.rstrip().endswith(";"):
         code_before = head.rstrip().rstrip(";").rstrip()
@@ -390,11 +391,11 @@ def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice 
             return None
     else:
         return None
-    inserted = "".join(f"\n{indent}{line}" for line in code)
-    return _Splice((statement.lineno, len(code_before.encode())), _start(statement), f"{inserted}\n{indent}")
+    inserted_text = "".join(f"\n{indent}{line}" for line in code)
+    return _Splice((statement.lineno, len(code_before.encode())), _start(statement), f"{inserted_text}\n{indent}")
 
 
-def _spliced(text: str, splices: Iterable[_Splice]) -> str:
+def _text_with_splices(text: str, splices: Iterable[_Splice]) -> str:
     lines = [line.encode() for line in text.split("\n")]
     for splice in sorted(splices, key=lambda splice: splice.start, reverse=True):
         (first, column), (last, end) = splice.start, splice.end
@@ -419,7 +420,7 @@ def with_dynamic(texts: Mapping[str, str], definition: CompiledDefinition, owner
     splices: dict[str, list[_Splice]] = {}
     for source, node in compile_calls(trees, definition, owner):
         splices.setdefault(source, []).append(_with_keyword(texts[source], node))
-    return {source: _spliced(texts[source], changes) for source, changes in splices.items()} or None
+    return {source: _text_with_splices(texts[source], changes) for source, changes in splices.items()} or None
 
 
 def _with_keyword(text: str, node: ast.expr) -> _Splice:

@@ -14,10 +14,10 @@ from jupyter_graphbreak._torch_compat.compiled import CompilationCounts, compila
 from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
+from jupyter_graphbreak.experiments.trial.call_specs import Path, Root, state_roots
 from jupyter_graphbreak.experiments.trial.entry import recompiling
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import bound_arguments, rebuilt_arguments
-from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root, state_roots
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
+    from jupyter_graphbreak.experiments.trial.call_specs import PathStep
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.seen_calls import PathStep
     from jupyter_graphbreak.experiments.trial.swapped_places import NamedPlace
 
 #: The name of a called module that has no name in the user's code.
@@ -85,7 +85,7 @@ class Adjustment:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """The results of repeated calls, and counts of what Dynamo compiled in each call."""
 
     results: list[Result]
@@ -99,7 +99,7 @@ class Replayed:
 
 def replay(
     entry: Entry, calls: Sequence[RepeatedCall], adjustment: Adjustment, owner: str | None, *, compiles: bool = True
-) -> Replayed:
+) -> ReplayResult:
     """Repeat calls on one copy of an entry, in a fresh state of Dynamo.
 
     Parameters
@@ -133,7 +133,7 @@ def replay(
                     result = run(program, subject, arguments)
                 counts.append(compilation_counts() - counts_before)
                 results.append(_with_numbers(result, adjustment.tensors) if adjustment.tensors else result)
-    return Replayed(results, counts)
+    return ReplayResult(results, counts)
 
 
 def _program(
@@ -170,10 +170,10 @@ def run_lines(
     for name, place in state.items():
         if names[name] is not names_before[name]:
             place.write(names[name])
-    changed = {name: names[name] for name in arguments_by_name}
-    if all(changed[name] is arguments_by_name[name] for name in arguments_by_name):
+    new_arguments = {name: names[name] for name in arguments_by_name}
+    if all(new_arguments[name] is arguments_by_name[name] for name in arguments_by_name):
         return arguments
-    return bound_arguments(call, changed, arguments.kwargs)
+    return bound_arguments(call, new_arguments, arguments.kwargs)
 
 
 def _assign(roots: Mapping[Root, NamedPlace], path: Path, value: Any) -> None:
@@ -208,8 +208,8 @@ def with_part(value: Any, steps: Sequence[PathStep], new: Any) -> Any:
             return value._replace(**{step.key: inner})
         return tuple(inner if index == step.key else part for index, part in enumerate(value))
     if is_instance(value, functools.partial):
-        changed = {"func": value.func, "args": value.args, "keywords": value.keywords, step.key: inner}
-        value.__setstate__((*changed.values(), vars(value)))
+        new_members = {"func": value.func, "args": value.args, "keywords": value.keywords, step.key: inner}
+        value.__setstate__((*new_members.values(), vars(value)))
     elif step.kind == "attribute":
         if getattr(value, step.key) is not inner:
             setattr(value, step.key, inner)

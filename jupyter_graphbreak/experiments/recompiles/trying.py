@@ -17,36 +17,32 @@ from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, Repeate
 from jupyter_graphbreak.experiments.recompiles.variations import Number, NumberList, Size, find_variations
 from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
 from jupyter_graphbreak.experiments.remedies.search import RANK
+from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
 from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
-from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Collection, Iterator, Sequence
 
     from jupyter_graphbreak._torch_compat.compiled import CompilationCounts
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
-    from jupyter_graphbreak.experiments.recompiles.replay import Replayed
+    from jupyter_graphbreak.experiments.recompiles.replay import ReplayResult
     from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSpec, Path
     from jupyter_graphbreak.experiments.trial.difference import Difference
-    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.experiments.trial.entry import Entry, RemedyContext
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
     from jupyter_graphbreak.report.location import HeadKind
     from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
 
-    #: Opens a context in which a remedy is applied; yields the entry with the remedy.
-    EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
-
 #: PyTorch's error if the code makes a constant of a marked size.
-_REFUSED_MARK = "ConstraintViolationError"
+_REFUSED_MARK_ERROR = "ConstraintViolationError"
 #: PyTorch's message about a marked size that the code makes a constant, and the lines of its stacks.
 _SPECIALIZED_MESSAGE = "specialized it to be a constant"
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
@@ -99,7 +95,7 @@ class CandidateTrial:
     Parameters
     ----------
     ends_recompiles : bool
-        Whether nothing is compiled after the first call, for seen and unseen calls.
+        Whether nothing is compiled after the first call, for the calls of the run and for unseen ones.
     """
 
     candidate: RecompileCandidate
@@ -112,7 +108,7 @@ class CandidateTrial:
 
     @property
     def compilations(self) -> int:
-        """The number of frames compiled for seen and unseen calls; a huge number if it is unknown."""
+        """The number of frames compiled for the calls of the run and unseen ones; a huge number if it is unknown."""
         evidence = self.evidence
         if evidence is None or evidence.compilations_after is None:
             return 1 << 30
@@ -142,7 +138,7 @@ class CallTrials:
 
     Parameters
     ----------
-    seen : sequence of SeenCall
+    run_calls : sequence of CallSpec
         The different calls of the run; the first one is the call that was copied.
 
     Raises
@@ -153,37 +149,41 @@ class CallTrials:
         If the calls cannot be repeated.
     """
 
-    def __init__(self, entry: Entry, seen: Sequence[SeenCall]) -> None:
+    def __init__(self, entry: Entry, run_calls: Sequence[CallSpec]) -> None:
         self.entry = entry
         #: The line that makes a constant of a size, if PyTorch has named one.
-        self.specializing: SpecializingLine | None = None
-        usable = self._usable = [call for call in seen if can_be_rebuilt(call, seen[0])]
+        self.specializing_line: SpecializingLine | None = None
+        usable_calls = self._usable_calls = [call for call in run_calls if can_be_rebuilt(call, run_calls[0])]
         #: The number of calls whose arguments cannot be created again.
-        self.left_out = len(seen) - len(usable)
-        self.varied = find_variations(usable)
-        self.owner = next((call.site.owner for call in usable if call.site is not None and call.site.owner), None)
-        assigned = {number.path for number in self.varied.numbers} | {other.path for other in self.varied.others}
-        calls = _repeated_calls(usable, assigned)
-        unseen = unseen_calls(usable, self.varied, assigned)
-        expected = replay(entry, [*calls, *unseen], Adjustment(), self.owner, compiles=False)
-        pairs = list(zip([*calls, *unseen], expected.results, strict=True))
-        refused = [call for call, result in pairs if call.is_unseen and result.raised is not None]
-        if refused:  # an input that the function does not accept may leave its state half changed
-            unseen = [call for call in unseen if call not in refused]
-            expected = replay(entry, [*calls, *unseen], Adjustment(), self.owner, compiles=False)
-        self.calls = [*calls, *unseen]
-        self._expected = expected.results
+        self.left_out_count = len(run_calls) - len(usable_calls)
+        self.variations = find_variations(usable_calls)
+        self.owner = next((call.site.owner for call in usable_calls if call.site is not None and call.site.owner), None)
+        assigned_paths = {number.path for number in self.variations.numbers} | {
+            other.path for other in self.variations.others
+        }
+        calls = _repeated_calls(usable_calls, assigned_paths)
+        new_calls = unseen_calls(usable_calls, self.variations, assigned_paths)
+        expected = replay(entry, [*calls, *new_calls], Adjustment(), self.owner, compiles=False)
+        pairs = list(zip([*calls, *new_calls], expected.results, strict=True))
+        refused_calls = [call for call, result in pairs if call.is_unseen and result.raised is not None]
+        if refused_calls:  # an input that the function does not accept may leave its state half changed
+            new_calls = [call for call in new_calls if call not in refused_calls]
+            expected = replay(entry, [*calls, *new_calls], Adjustment(), self.owner, compiles=False)
+        self.calls = [*calls, *new_calls]
+        self._expected_results = expected.results
         start = time.monotonic()
         self.original = replay(entry, self.calls, Adjustment(), self.owner)
         #: The seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
-        calls_near_constants = calls_around_constants(usable, self.varied, assigned, numbers_in_code(entry.call))
-        self._assigned = assigned
+        calls_near_constants = calls_around_constants(
+            usable_calls, self.variations, assigned_paths, numbers_in_code(entry.call)
+        )
+        self._assigned_paths = assigned_paths
         self._near_constants = self._further_calls([calls[0], *calls_near_constants] if calls_near_constants else [])
         self._varying_places = self._find_varying_places()
         self._known_differences = [
             {difference.text for difference in differences(*pair, varying=self._varying_places)}
-            for pair in zip(self._expected, self.original.results, strict=True)
+            for pair in zip(self._expected_results, self.original.results, strict=True)
         ]
 
     def _further_calls(self, calls: list[RepeatedCall]) -> _FurtherCalls:
@@ -199,28 +199,28 @@ class CallTrials:
     @functools.cached_property
     def _with_edge_numbers(self) -> _FurtherCalls:
         """Calls with zero and negative numbers, which matter if the code changes: such a call may be the first one."""
-        return self._further_calls(calls_with_edge_numbers(self._usable, self.varied, self._assigned))
+        return self._further_calls(calls_with_edge_numbers(self._usable_calls, self.variations, self._assigned_paths))
 
     @functools.cached_property
     def _with_other_kinds(self) -> _FurtherCalls:
         """Calls with tensors of other dtypes, which a tensor in place of a number may promote differently."""
-        return self._further_calls(calls_with_other_kinds(self._usable[0]))
+        return self._further_calls(calls_with_other_kinds(self._usable_calls[0]))
 
     def _find_varying_places(self) -> frozenset[str]:
         """Return the places whose values vary from run to run, such as the time of day.
 
         The run is repeated to find them only if compiled results differ.
         """
-        pairs = zip(self._expected, self.original.results, strict=True)
+        pairs = zip(self._expected_results, self.original.results, strict=True)
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()
-        again = replay(self.entry, self.calls, Adjustment(), self.owner, compiles=False)
-        places = (varying_state(*pair) for pair in zip(self._expected, again.results, strict=True))
+        repeated_run = replay(self.entry, self.calls, Adjustment(), self.owner, compiles=False)
+        places = (varying_state(*pair) for pair in zip(self._expected_results, repeated_run.results, strict=True))
         return frozenset[str]().union(*places)
 
     @property
     def compilations(self) -> int:
-        """The number of frames that the unchanged entry compiles over all calls that were seen."""
+        """The number of frames that the unchanged entry compiles over all calls of the run."""
         return self.original.frames(self.calls, unseen=False)
 
     @property
@@ -228,38 +228,41 @@ class CallTrials:
         """The number of frames that the first call compiles."""
         return self.original.counts[0].frames
 
-    def right_compilation_count(self, selecting: Sequence[OtherVariation]) -> int:
+    def expected_compilation_count(self, selecting_variations: Sequence[OtherVariation]) -> int:
         """Return how many frames are compiled if each program that the calls select is compiled once.
 
         Parameters
         ----------
-        selecting : sequence of OtherVariation
+        selecting_variations : sequence of OtherVariation
             The flags and similar values that select a program, besides the modes of the calls.
         """
         programs = {
-            (call.modes, tuple(variation.selection(call.values.get(variation.path)) for variation in selecting))
-            for call in self._usable
+            (
+                call.modes,
+                tuple(variation.selection(call.values.get(variation.path)) for variation in selecting_variations),
+            )
+            for call in self._usable_calls
         }
         return len(programs) * self.frames_of_first_call
 
-    def run(self, candidate: RecompileCandidate, changed: EntryWithRemedy | None = None) -> CandidateTrial:
+    def run(self, candidate: RecompileCandidate, remedy_context: RemedyContext | None = None) -> CandidateTrial:
         """Repeat the calls with a candidate, and give a verdict.
 
         Parameters
         ----------
-        changed : callable or None
-            Also applies a remedy for breaks: opens a context that yields the changed entry.
+        remedy_context : callable or None
+            Opens a context that also applies a remedy for breaks.
         """
         start = time.perf_counter()
-        changes_code = changed is not None or not candidate.changes_only_calls
+        changes_code = remedy_context is not None or not candidate.changes_only_calls
         try:
             call_groups = [self._near_constants]
             # These calls run before the change is applied, which also changes the entry.
             if changes_code or candidate.adjustment.tensors:
                 call_groups += [self._with_edge_numbers, self._with_other_kinds]
-            with changed() if changed is not None else contextlib.nullcontext(self.entry) as entry:
+            with remedy_context() if remedy_context is not None else contextlib.nullcontext(self.entry) as entry:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
-                trial = self._judge(candidate, replayed, removes_breaks=changed is not None)
+                trial = self._judge(candidate, replayed, removes_breaks=remedy_context is not None)
                 if trial.verdict == "works":
                     reason = self._difference_on_new_calls(call_groups, entry, candidate)
                     trial = replace(trial, verdict="works on what ran", reason=reason) if reason is not None else trial
@@ -292,7 +295,7 @@ class CallTrials:
                     return f"it raises nothing, but the original raises {error}{_call_suffix(call)}"
                 continue
             if result.raised is not None:
-                is_refused = type(result.raised).__name__ == _REFUSED_MARK
+                is_refused = type(result.raised).__name__ == _REFUSED_MARK_ERROR
                 why = "PyTorch refuses the mark" if is_refused else f"it raises {describe_error(result.raised)}"
                 return f"{why}{_call_suffix(call)}"
             known_differences = {difference.text for difference in differences(expected, original)}
@@ -301,10 +304,10 @@ class CallTrials:
                     return f"it {difference.text}{_call_suffix(call)}"
         return None
 
-    def _judge(self, candidate: RecompileCandidate, replayed: Replayed, *, removes_breaks: bool) -> CandidateTrial:
+    def _judge(self, candidate: RecompileCandidate, replayed: ReplayResult, *, removes_breaks: bool) -> CandidateTrial:
         evidence = self._evidence(replayed)
         diffs: list[Difference] = []
-        rows = zip(self.calls, self._expected, replayed.results, self._known_differences, strict=True)
+        rows = zip(self.calls, self._expected_results, replayed.results, self._known_differences, strict=True)
         for call, expected, result, known_differences in rows:
             if result.raised is not None and expected.raised is None:
                 return CandidateTrial(candidate, "fails", f"{self._reason_of_error(result.raised)}{_call_suffix(call)}")
@@ -317,23 +320,23 @@ class CallTrials:
                     )
                 diffs.append(difference)
         texts = list(dict.fromkeys(difference.text for difference in diffs))
-        if (why := self._worse_compilation(replayed, may_have_fewer_frames=removes_breaks)) is not None:
+        if (why := self._why_compilation_is_worse(replayed, may_have_fewer_frames=removes_breaks)) is not None:
             return CandidateTrial(candidate, "another break", why, texts, evidence)
         before, after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.frames(self.calls, unseen=True)
-        unseen = evidence.unseen.compilations if evidence.unseen is not None else 0
+        unseen_compilations = evidence.unseen.compilations if evidence.unseen is not None else 0
         later_compilations = sum(count.frames for count in replayed.counts[1:])
         ends_recompiles = later_compilations == 0
         # With a higher limit, Dynamo compiles calls that it refused.
         is_limit_raised = "limit" in candidate.families and after > before
-        if not ends_recompiles and (after, unseen) >= (before, unseen_before) and not is_limit_raised:
+        if not ends_recompiles and (after, unseen_compilations) >= (before, unseen_before) and not is_limit_raised:
             return CandidateTrial(candidate, "break stays", None, texts, evidence)
-        is_partial = unseen > 0 or (not ends_recompiles and after > before)
+        is_partial = unseen_compilations > 0 or (not ends_recompiles and after > before)
         verdict: RemedyVerdict = "works but differs" if texts else "works on what ran" if is_partial else "works"
-        reason = "each new size or value causes a recompile" if unseen else None
+        reason = "each new size or value causes a recompile" if unseen_compilations else None
         return CandidateTrial(candidate, verdict, reason, texts, evidence, ends_recompiles)
 
-    def _worse_compilation(self, replayed: Replayed, *, may_have_fewer_frames: bool) -> str | None:
+    def _why_compilation_is_worse(self, replayed: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
         """Return how the changed function compiles worse than the original; ``None`` if it does not."""
         first, original = replayed.counts[0], self.original.counts[0]
         # Not all breaks are counted as such, but each splits a graph.
@@ -360,25 +363,25 @@ class CallTrials:
         lines = _STACK_LINE.findall(text)
         if lines:
             filename, line, code = lines[-1]
-            self.specializing = SpecializingLine(filename, int(line), code.strip())
+            self.specializing_line = SpecializingLine(filename, int(line), code.strip())
             return f"PyTorch refuses it: `{code.strip()}` makes a constant of the size"
         return "PyTorch refuses it: the code makes a constant of the size"
 
-    def _evidence(self, replayed: Replayed) -> Evidence:
-        unseen = sum(call.is_unseen for call in self.calls)
+    def _evidence(self, replayed: ReplayResult) -> Evidence:
+        unseen_count = sum(call.is_unseen for call in self.calls)
         before, after = self.original.counts[0], replayed.counts[0]
         return Evidence(
             backend=backend_name(self.entry.backend),
             inputs=len(self.calls),
             both_sides=None,
-            compared=compared_aspects(self._expected),
+            compared=compared_aspects(self._expected_results),
             graphs_before=before.graphs,
             graphs_after=after.graphs,
             breaks_before=before.breaks,
             breaks_after=after.breaks,
             compilations_before=self.compilations,
             compilations_after=replayed.frames(self.calls, unseen=False),
-            unseen=UnseenInputs(unseen, replayed.frames(self.calls, unseen=True)) if unseen else None,
+            unseen=UnseenInputs(unseen_count, replayed.frames(self.calls, unseen=True)) if unseen_count else None,
         )
 
 
@@ -394,23 +397,25 @@ def _call_suffix(call: RepeatedCall) -> str:
 def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str] | None:
     match error:
         case TrialStoppedError():
-            return "not tried", f"the trial was stopped before it {error.effect.what}"
+            return "not tried", f"the trial was stopped before it {error.effect.description}"
         case ThreadSeesCopyError() | LookupError():
             return "not tried", str(error)
     return None
 
 
-def _repeated_calls(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCall]:
-    calls = []
-    for number, call in enumerate(seen):
+def _repeated_calls(calls: Sequence[CallSpec], assigned_paths: set[Path]) -> list[RepeatedCall]:
+    repeated_calls = []
+    for number, call in enumerate(calls):
         description = "the first call" if not number else f"call {number + 1}"
         arguments = call.arguments if number else None
-        state = call.plain_state(assigned)
-        calls.append(RepeatedCall(arguments, state, description, keywords=call.keywords, modes=call.modes))
-    return calls
+        state = call.plain_state(assigned_paths)
+        repeated_calls.append(RepeatedCall(arguments, state, description, keywords=call.keywords, modes=call.modes))
+    return repeated_calls
 
 
-def unseen_calls(calls: Sequence[SeenCall], varied: Variations, assigned: Collection[Path]) -> list[RepeatedCall]:
+def unseen_calls(
+    calls: Sequence[CallSpec], variations: Variations, assigned_paths: Collection[Path]
+) -> list[RepeatedCall]:
     """Return calls with sizes and numbers that none of the given calls has.
 
     The new calls continue the differences between two of the calls, so that sizes and numbers that belong together,
@@ -418,30 +423,30 @@ def unseen_calls(calls: Sequence[SeenCall], varied: Variations, assigned: Collec
 
     Parameters
     ----------
-    varied : Variations
+    variations : Variations
         The variations between the calls.
-    assigned : collection of Path
+    assigned_paths : collection of Path
         The places of the state to assign before each call.
     """
-    lists = [numbers for numbers in varied.lists if numbers.varies_in_length]
+    lists = [number_list for number_list in variations.lists if number_list.varies_in_length]
     numbers = [
-        number for number in varied.numbers if not any(values_by_call.contains(number.path) for values_by_call in lists)
+        number for number in variations.numbers if not any(number_list.contains(number.path) for number_list in lists)
     ]
-    axes: list[_Axis] = [*varied.sizes, *numbers, *lists]
+    axes: list[_Axis] = [*variations.sizes, *numbers, *lists]
     values_by_call = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
-    seen = {values for _, values in values_by_call}
-    if not axes or len(seen) < 2:  # noqa: PLR2004
+    known_values = {values for _, values in values_by_call}
+    if not axes or len(known_values) < 2:  # noqa: PLR2004
         return []
-    unseen: dict[_Values, RepeatedCall] = {}
-    for new, call in itertools.islice(_extrapolated(values_by_call, axes), _MAX_PAIRS):
-        if new not in seen and new not in unseen:
-            unseen[new] = _with_values(call, axes, new, assigned)
-        if len(unseen) == _MAX_UNSEEN:
+    unseen_by_values: dict[_Values, RepeatedCall] = {}
+    for new_values, call in itertools.islice(_extrapolated(values_by_call, axes), _MAX_PAIRS):
+        if new_values not in known_values and new_values not in unseen_by_values:
+            unseen_by_values[new_values] = _with_values(call, axes, new_values, assigned_paths)
+        if len(unseen_by_values) == _MAX_UNSEEN:
             break
-    return list(unseen.values())
+    return list(unseen_by_values.values())
 
 
-def _values_of(call: SeenCall, axes: Sequence[_Axis]) -> _Values | None:
+def _values_of(call: CallSpec, axes: Sequence[_Axis]) -> _Values | None:
     values: list[float] = []
     for axis in axes:
         spec: Any = call.values.get(axis.path)
@@ -457,42 +462,42 @@ def _values_of(call: SeenCall, axes: Sequence[_Axis]) -> _Values | None:
 
 
 def _extrapolated(
-    values_by_call: Sequence[tuple[SeenCall, _Values]], axes: Sequence[_Axis]
-) -> Iterator[tuple[_Values, SeenCall]]:
+    values_by_call: Sequence[tuple[CallSpec, _Values]], axes: Sequence[_Axis]
+) -> Iterator[tuple[_Values, CallSpec]]:
     """Yield values that continue the differences between two calls or lie between them, each with the second call."""
     largest = max(values_by_call, key=lambda pair: sum(map(abs, pair[1])))
     smaller = [pair for pair in values_by_call if pair is not largest]
     pairs = itertools.chain(((other, largest) for other in smaller), itertools.permutations(values_by_call, 2))
     for (_, one), (call, other) in pairs:
         for steps, parts in ((1, 1), (-1, 2), (1, 2), (2, 1)):
-            new = tuple(b + (b - a) * steps / parts for a, b in zip(one, other, strict=True))
-            if (allowed := _values_if_allowed(axes, new)) is not None:
-                yield allowed, call
+            new_values = tuple(b + (b - a) * steps / parts for a, b in zip(one, other, strict=True))
+            if (allowed_values := _values_if_allowed(axes, new_values)) is not None:
+                yield allowed_values, call
 
 
 def calls_around_constants(
-    calls: Sequence[SeenCall], varied: Variations, assigned: Collection[Path], constants: Sequence[float]
+    calls: Sequence[CallSpec], variations: Variations, assigned_paths: Collection[Path], constants: Sequence[float]
 ) -> list[RepeatedCall]:
     """Return calls with sizes that the code may treat differently: those equal to its constants, or next to them.
 
     Like the calls of :func:`unseen_calls`, these calls continue the differences between two of the calls.
     """
-    axes: list[_Axis] = [*varied.sizes, *varied.numbers]
+    axes: list[_Axis] = [*variations.sizes, *variations.numbers]
     values_by_call = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
-    seen = {values for _, values in values_by_call}
-    if not varied.sizes or len(seen) < 2:  # noqa: PLR2004
+    known_values = {values for _, values in values_by_call}
+    if not variations.sizes or len(known_values) < 2:  # noqa: PLR2004
         return []
     sizes = [int(number) + offset for number in constants if float(number).is_integer() for offset in (0, -1, 1)]
-    largest = max(max(size.values) for size in varied.sizes)
+    largest = max(max(size.values) for size in variations.sizes)
     new_calls: dict[_Values, RepeatedCall] = {}
     for size in (size for size in sizes if _MIN_SIZE <= size <= max(_MAX_CONSTANT_SIZE, largest)):
         for (_, one), (call, other) in itertools.islice(itertools.permutations(values_by_call, 2), _MAX_PAIRS):
             if (step := other[0] - one[0]) == 0:
                 continue
-            new = tuple(b + (b - a) * (size - other[0]) / step for a, b in zip(one, other, strict=True))
-            if (allowed := _values_if_allowed(axes, new)) is not None:
-                if allowed not in seen and allowed not in new_calls:
-                    new_calls[allowed] = _with_values(call, axes, allowed, assigned)
+            new_values = tuple(b + (b - a) * (size - other[0]) / step for a, b in zip(one, other, strict=True))
+            if (allowed_values := _values_if_allowed(axes, new_values)) is not None:
+                if allowed_values not in known_values and allowed_values not in new_calls:
+                    new_calls[allowed_values] = _with_values(call, axes, allowed_values, assigned_paths)
                 break
         if len(new_calls) == _MAX_AROUND_CONSTANTS:
             break
@@ -500,29 +505,29 @@ def calls_around_constants(
 
 
 def calls_with_edge_numbers(
-    calls: Sequence[SeenCall], varied: Variations, assigned: Collection[Path]
+    calls: Sequence[CallSpec], variations: Variations, assigned_paths: Collection[Path]
 ) -> list[RepeatedCall]:
     """Return the first call with zero and negative values of each number that varied."""
     return [
-        _with_values(calls[0], [number], (value,), assigned)
-        for number in varied.numbers[:_MAX_EDGE_NUMBERS]
+        _with_values(calls[0], [number], (value,), assigned_paths)
+        for number in variations.numbers[:_MAX_EDGE_NUMBERS]
         for value in ((0, -1) if number.is_int else (0.0, -1.5))
         if value not in number.values
     ]
 
 
-def calls_with_other_kinds(call: SeenCall) -> list[RepeatedCall]:
+def calls_with_other_kinds(call: CallSpec) -> list[RepeatedCall]:
     """Return copies of a call: with different dtypes, and with zero-dimensional tensors."""
     calls: list[RepeatedCall] = []
-    for description, floating, dtype, has_dimensions in _OTHER_KINDS:
+    for description, is_floating, dtype, has_dimensions in _OTHER_KINDS:
         arguments: dict[Path, Any] = dict(call.arguments)
         for path, spec in call.arguments.items():
             is_number = isinstance(spec, TensorSpec) and spec.dtype != torch.bool
-            if is_number and spec.dtype.is_floating_point is floating:
+            if is_number and spec.dtype.is_floating_point is is_floating:
                 shape = spec.shape if has_dimensions else ()
                 requires_grad = spec.requires_grad and dtype.is_floating_point
                 # Integers may be indices, of which 0 is always valid.
-                data = torch.full(shape, 3 if floating else 0, dtype=dtype, device=spec.device)
+                data = torch.full(shape, 3 if is_floating else 0, dtype=dtype, device=spec.device)
                 arguments[path] = dataclasses.replace(
                     spec, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data
                 )
@@ -538,8 +543,12 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
     int_axes = [axis for axis in axes if not isinstance(axis, Number) or axis.is_int]
     if not all(float(value).is_integer() for axis, value in zip(axes, values, strict=True) if axis in int_axes):
         return None
-    rounded = tuple(int(v) if axis in int_axes else v for axis, v in zip(axes, values, strict=True))
-    return rounded if all(_is_allowed(axis, value) for axis, value in zip(axes, rounded, strict=True)) else None
+    rounded_values = tuple(int(v) if axis in int_axes else v for axis, v in zip(axes, values, strict=True))
+    return (
+        rounded_values
+        if all(_is_allowed(axis, value) for axis, value in zip(axes, rounded_values, strict=True))
+        else None
+    )
 
 
 def _is_allowed(axis: _Axis, value: float) -> bool:
@@ -550,14 +559,16 @@ def _is_allowed(axis: _Axis, value: float) -> bool:
     """
     if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):
         return value >= min(_MIN_SIZE, *axis.values) and (value >= _MIN_SIZE or value in axis.values)
-    if all(seen > 0 for seen in axis.values):
+    if all(used_value > 0 for used_value in axis.values):
         return value > 0
-    return all(seen < 0 for seen in axis.values) is (value < 0) or min(axis.values) < 0 < max(axis.values)
+    return all(used_value < 0 for used_value in axis.values) is (value < 0) or min(axis.values) < 0 < max(axis.values)
 
 
-def _with_values(call: SeenCall, axes: Sequence[_Axis], values: _Values, assigned: Collection[Path]) -> RepeatedCall:
+def _with_values(
+    call: CallSpec, axes: Sequence[_Axis], values: _Values, assigned_paths: Collection[Path]
+) -> RepeatedCall:
     arguments: dict[Path, Any] = dict(call.arguments)
-    state = call.plain_state(assigned)
+    state = call.plain_state(assigned_paths)
     for axis, value in zip(axes, values, strict=True):
         if isinstance(axis, Size):
             spec = arguments.get(axis.path)
@@ -566,7 +577,7 @@ def _with_values(call: SeenCall, axes: Sequence[_Axis], values: _Values, assigne
                 arguments[axis.path] = dataclasses.replace(spec, shape=shape, data=None)
         elif isinstance(axis, NumberList):
             content = itertools.cycle(next(filter(None, axis.contents), (1,)))
-            arguments[axis.path] = ContainerSpec(axis.kind, tuple(range(int(value))))
+            arguments[axis.path] = ContainerSpec(axis.container_type, tuple(range(int(value))))
             arguments |= {axis.path.into("item", index): next(content) for index in range(int(value))}
         elif axis.path in arguments:
             arguments[axis.path] = value

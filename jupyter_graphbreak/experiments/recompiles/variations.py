@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.experiments.families.precomputing import ReadExpressions
-from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, OpaqueSpec, Path, TensorSpec
+from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, OpaqueSpec, Path, TensorSpec
 from jupyter_graphbreak.report.guards import plain_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, Spec
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSpec, Spec
 
 #: At most this many pairs of arguments are compared.
 _MAX_PAIRS = 500
@@ -82,12 +82,12 @@ class Number:
 class NumberList:
     """A list or tuple of numbers in an argument that varied, with its contents in the order of the calls.
 
-    ``kind`` is the class of the list or tuple.
+    ``container_type`` is the class of the list or tuple.
     """
 
     path: Path
     contents: tuple[tuple[float, ...], ...]
-    kind: type = list
+    container_type: type = list
 
     @property
     def values(self) -> tuple[int, ...]:
@@ -173,7 +173,7 @@ class Variations:
         )
 
 
-def find_variations(calls: Sequence[SeenCall]) -> Variations:
+def find_variations(calls: Sequence[CallSpec]) -> Variations:
     """Return the variations between calls."""
     by_path: dict[Path, list[Spec]] = {}
     for call in calls:
@@ -182,13 +182,15 @@ def find_variations(calls: Sequence[SeenCall]) -> Variations:
     sizes: list[Size] = []
     numbers: list[Number] = []
     others: list[OtherVariation] = []
-    optional = {path for path, specs in by_path.items() if any(spec is None for spec in specs)}
+    optional_paths = {path for path, specs in by_path.items() if any(spec is None for spec in specs)}
     for path, specs in by_path.items():
         tensors = [spec for spec in specs if spec is not None]
         if tensors and all(isinstance(spec, TensorSpec) for spec in tensors):
-            sizes += _varied_sizes(path, tensors, next((part for part in _paths_to(path) if part in optional), None))
+            sizes += _varied_sizes(
+                path, tensors, next((part for part in _paths_to(path) if part in optional_paths), None)
+            )
             others += _varied_kinds(path, tensors)
-            others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional else []
+            others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional_paths else []
         elif all(type(spec) in {int, float} for spec in specs):
             if len(set(specs)) > 1:
                 container_type, length = _replaced_container(path, by_path)
@@ -201,34 +203,37 @@ def find_variations(calls: Sequence[SeenCall]) -> Variations:
     return Variations(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
 
 
-def readings(calls: Sequence[SeenCall], varied: Variations) -> ReadExpressions:
+def readings(calls: Sequence[CallSpec], variations: Variations) -> ReadExpressions:
     """Return the texts of the expressions that read the values of the calls, by the kind of the values."""
     values = {path: spec for call in reversed(calls) for path, spec in call.values.items()}
     object_paths = {
         part for path, spec in values.items() if isinstance(spec, TensorSpec | OpaqueSpec) for part in _paths_to(path)
     }
-    selecting = [variation for variation in varied.others if variation.kind in {"flag", "text"}]
+    selecting_variations = [variation for variation in variations.others if variation.kind in {"flag", "text"}]
     return ReadExpressions(
         frozenset(str(path) for path in values if path not in object_paths),
         frozenset(str(path) for path, spec in values.items() if isinstance(spec, TensorSpec)),
-        frozenset(str(variation) for variation in (*varied.sizes, *varied.numbers, *varied.lists, *selecting)),
+        frozenset(
+            str(variation)
+            for variation in (*variations.sizes, *variations.numbers, *variations.lists, *selecting_variations)
+        ),
     )
 
 
-def _varied_lists(calls: Sequence[SeenCall]) -> Iterator[NumberList]:
+def _varied_lists(calls: Sequence[CallSpec]) -> Iterator[NumberList]:
     """Yield the lists and tuples of numbers in arguments whose contents differ between calls."""
     for path, first in (calls[0].arguments if calls else {}).items():
-        if not isinstance(first, ContainerSpec) or first.kind not in {list, tuple}:
+        if not isinstance(first, ContainerSpec) or first.class_ not in {list, tuple}:
             continue
         contents = [_numbers_in(call, path) for call in calls if path in call.arguments]
         if None not in contents and len(set(contents)) > 1:
-            yield NumberList(path, tuple(content for content in contents if content is not None), first.kind)
+            yield NumberList(path, tuple(content for content in contents if content is not None), first.class_)
 
 
-def _numbers_in(call: SeenCall, path: Path) -> tuple[float, ...] | None:
+def _numbers_in(call: CallSpec, path: Path) -> tuple[float, ...] | None:
     """Return the contents of a list or tuple of numbers; ``None`` for anything else."""
     spec = call.arguments[path]
-    if not isinstance(spec, ContainerSpec) or spec.kind not in {list, tuple}:
+    if not isinstance(spec, ContainerSpec) or spec.class_ not in {list, tuple}:
         return None
     values = [call.arguments.get(path.into("item", index)) for index in spec.keys]
     numbers = tuple(value for value in values if isinstance(value, int | float) and not isinstance(value, bool))
@@ -237,12 +242,12 @@ def _numbers_in(call: SeenCall, path: Path) -> tuple[float, ...] | None:
 
 def _is_growing_cache(spec: Spec) -> bool:
     """Return whether a value is a cache of transformers whose length is not fixed."""
-    if not isinstance(spec, OpaqueSpec) or not spec.kind.__module__.startswith("transformers."):
+    if not isinstance(spec, OpaqueSpec) or not spec.class_.__module__.startswith("transformers."):
         return False
-    return "Cache" in spec.kind.__name__ and "Static" not in spec.kind.__name__
+    return "Cache" in spec.class_.__name__ and "Static" not in spec.class_.__name__
 
 
-def _varied_aliases(calls: Sequence[SeenCall]) -> Iterator[tuple[Path, Path]]:
+def _varied_aliases(calls: Sequence[CallSpec]) -> Iterator[tuple[Path, Path]]:
     """Yield the pairs of arguments that are the same tensor in some calls, and two tensors in others."""
     by_call = [
         {path: value.number for path, value in call.arguments.items() if isinstance(value, TensorSpec)}
@@ -259,12 +264,12 @@ def _replaced_container(path: Path, by_path: dict[Path, list[Spec]]) -> tuple[ty
     container = by_path.get(Path(path.root, path.steps[:-1]), [None])[0] if path.steps else None
     if not isinstance(container, ContainerSpec):
         return None, 0
-    is_replaced = container.kind is tuple or (container.kind is list and path.root.kind == "argument")
-    return (container.kind, len(container.keys)) if is_replaced else (None, 0)
+    is_replaced = container.class_ is tuple or (container.class_ is list and path.root.kind == "argument")
+    return (container.class_, len(container.keys)) if is_replaced else (None, 0)
 
 
 def _is_partial(spec: Spec) -> bool:
-    return isinstance(spec, ContainerSpec) and spec.kind is functools.partial
+    return isinstance(spec, ContainerSpec) and spec.class_ is functools.partial
 
 
 def _paths_to(path: Path) -> Iterator[Path]:
@@ -294,24 +299,24 @@ def _varied_kinds(path: Path, specs: list[TensorSpec]) -> list[OtherVariation]:
 
 
 def _other_variations(path: Path, specs: list[Spec]) -> list[OtherVariation]:
-    distinct: list[Spec] = []
+    distinct_specs: list[Spec] = []
     for spec in specs:
-        if not any(type(spec) is type(earlier) and spec == earlier for earlier in distinct):
-            distinct.append(spec)
+        if not any(type(spec) is type(earlier) and spec == earlier for earlier in distinct_specs):
+            distinct_specs.append(spec)
     is_new_each_time = (
         all(isinstance(spec, OpaqueSpec) for spec in specs) and len({spec.identity for spec in specs}) == len(specs) > 1
     )
-    if len(distinct) == 1 and not is_new_each_time:
+    if len(distinct_specs) == 1 and not is_new_each_time:
         return []
     kind: OtherKind
-    if any(spec is None for spec in distinct):
+    if any(spec is None for spec in distinct_specs):
         kind = "none"
-    elif all(isinstance(spec, bool) for spec in distinct):
+    elif all(isinstance(spec, bool) for spec in distinct_specs):
         kind = "flag"
-    elif all(isinstance(spec, str | enum.Enum) for spec in distinct):
+    elif all(isinstance(spec, str | enum.Enum) for spec in distinct_specs):
         kind = "text"
-    elif all(isinstance(spec, ContainerSpec) for spec in distinct):
+    elif all(isinstance(spec, ContainerSpec) for spec in distinct_specs):
         kind = "length"
     else:
         kind = "kind"
-    return [OtherVariation(path, kind, tuple(distinct))]
+    return [OtherVariation(path, kind, tuple(distinct_specs))]

@@ -83,7 +83,7 @@ class LiveFunctions:
 
     def __init__(self, filenames: Collection[str]) -> None:
         self._filenames = filenames
-        self._known: list[weakref.ref[types.FunctionType]] | None = None
+        self._known_functions: list[weakref.ref[types.FunctionType]] | None = None
 
     def in_files(
         self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()
@@ -99,12 +99,12 @@ class LiveFunctions:
         """
         if not filenames:
             return []
-        if self._known is None:
+        if self._known_functions is None:
             functions = [*_functions_in(gc.get_objects()), *_FROZEN_FUNCTIONS.in_files(self._filenames)]
-            self._known = [
+            self._known_functions = [
                 weakref.ref(function) for function in functions if function.__code__.co_filename in self._filenames
             ]
-        live_functions = [function for reference in self._known if (function := reference()) is not None]
+        live_functions = [function for reference in self._known_functions if (function := reference()) is not None]
         by_id = {id(function): function for function in (*live_functions, *copies)}
         return [function for function in by_id.values() if function.__code__.co_filename in filenames]
 
@@ -128,8 +128,8 @@ class _FrozenFunctions:
         count = gc.get_freeze_count()
         if count > self._count or not count:
             self._by_file = defaultdict(list)
-            for frozen in _functions_in(_frozen_objects() if count else ()):
-                self._by_file[frozen.__code__.co_filename].append(weakref.ref(frozen))
+            for frozen_function in _functions_in(_frozen_objects() if count else ()):
+                self._by_file[frozen_function.__code__.co_filename].append(weakref.ref(frozen_function))
         self._count = count
         references = [reference for name in filenames for reference in self._by_file.get(name, ())]
         return [function for reference in references if (function := reference()) is not None]
@@ -230,7 +230,7 @@ class Application:
         self._texts = {program.files[source]: text for source, text in texts.items()}
         self._codes: list[tuple[types.FunctionType, CodeType]] = []
         #: The functions that the definitions created, by the id of their globals: each is created only once.
-        self._created: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._created_functions: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         by_file: dict[str, _Counterparts] = {}
         for source, text in texts.items():
             filename = program.files[source]
@@ -265,9 +265,13 @@ class Application:
         codes = [copy.__code__ for copy in copies_by_id.values()]
         counterparts = (pairs for by_name in by_file.values() for pairs in by_name.values())
         pairs = itertools.chain.from_iterable(counterparts)
-        unchanged = {id(new) for old, new in pairs if _is_same_constant(old, new)}
+        unchanged_ids = {id(new) for old, new in pairs if _is_same_constant(old, new)}
         for function, new_code in self._codes:
-            if id(function) not in copies_by_id and id(new_code) not in unchanged and function.__code__ not in codes:
+            if (
+                id(function) not in copies_by_id
+                and id(new_code) not in unchanged_ids
+                and function.__code__ not in codes
+            ):
                 raise ThreadRunsChangeError(
                     f"one of your other threads is running ({thread}), and would run the changed "
                     f"{function.__qualname__}"
@@ -311,12 +315,12 @@ class Application:
                 place.write(value)
 
     def _define(self, definition: NewDefinition, scope: dict[str, Any]) -> None:
-        _, created = self._created.setdefault(id(scope), (scope, {}))
-        if definition.name in created:
-            scope[definition.name] = created[definition.name]
+        _, created_functions = self._created_functions.setdefault(id(scope), (scope, {}))
+        if definition.name in created_functions:
+            scope[definition.name] = created_functions[definition.name]
         else:
             exec(definition.code, scope)  # noqa: S102 - the changed program
-            created[definition.name] = scope[definition.name]
+            created_functions[definition.name] = scope[definition.name]
 
 
 @contextlib.contextmanager
@@ -355,8 +359,8 @@ def _counterparts(old: list[CodeType], new: list[CodeType]) -> _Counterparts:
     return counterparts
 
 
-def _counterpart(known: _Counterparts, code: CodeType) -> CodeType | None:
-    pairs = known.get((code.co_qualname, code.co_firstlineno), [])
+def _counterpart(counterparts: _Counterparts, code: CodeType) -> CodeType | None:
+    pairs = counterparts.get((code.co_qualname, code.co_firstlineno), [])
     if len(pairs) > 1:  # several lambdas on one line, or a cell that is compiled in two ways
         places = list(code.co_positions())
         pairs = [(old, new) for old, new in pairs if list(old.co_positions()) == places] or pairs
@@ -383,11 +387,11 @@ def _all_codes(codes: list[CodeType]) -> Iterator[CodeType]:
 @without_warnings()
 def _definitions(old: str, new: str, filename: str) -> list[NewDefinition]:
     """Return the top-level functions that the new text adds, or decorates differently, after the imports it adds."""
-    known = {name: _decorators(node) for name, node in _top_definitions(old).items()}
+    decorators_before = {name: _decorators(node) for name, node in _top_definitions(old).items()}
     return [
         NewDefinition(name, compile(ast.Module([node], []), filename, "exec", dont_inherit=True))
         for name, node in _top_definitions(new).items()
-        if known.get(name) != _decorators(node)
+        if decorators_before.get(name) != _decorators(node)
     ]
 
 

@@ -127,10 +127,10 @@ def apply_edits(text: str, edits: list[Edit]) -> str:
     """
     lines = text.split("\n")
     for edit in sorted(edits, key=lambda edit: (edit.first_line, edit.last_line), reverse=True):
-        replaced = slice(edit.first_line - 1, edit.last_line)
-        if "\n".join(lines[replaced]) != edit.old:
+        replaced_lines = slice(edit.first_line - 1, edit.last_line)
+        if "\n".join(lines[replaced_lines]) != edit.old:
             raise ValueError(f"lines {edit.first_line} to {edit.last_line} have changed")
-        lines[replaced] = edit.new.split("\n") if edit.new else []
+        lines[replaced_lines] = edit.new.split("\n") if edit.new else []
     return "\n".join(lines)
 
 
@@ -259,7 +259,7 @@ def decision_for_person(ident: str, sentence: str | None, reason: str | None) ->
     sentence : str or None
         The decision; ``None`` as long as changes are left to try.
     reason : str or None
-        Why no change was tried.
+        The reason why no change was tried.
     """
     return Remedy(
         id=ident, breaks=[], family="person", title="A person must decide", kind="person", verdict="not tried",
@@ -269,8 +269,8 @@ def decision_for_person(ident: str, sentence: str | None, reason: str | None) ->
 
 def library_switches(change: Change) -> list[KnownSwitch]:
     """Return the switches of a change that set something in a library, not only in the program's objects."""
-    known = [switch_with_code(code) for code in change.codes]
-    return [switch for switch in known if switch is not None and switch.state_expressions]
+    switches = [switch_with_code(code) for code in change.codes]
+    return [switch for switch in switches if switch is not None and switch.state_expressions]
 
 
 @contextlib.contextmanager

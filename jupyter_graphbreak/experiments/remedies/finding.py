@@ -31,17 +31,13 @@ from jupyter_graphbreak.report.schema import Device, Diagnostic, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
     from types import CodeType
 
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
     from jupyter_graphbreak.experiments.remedies.search import Candidate, OnStatus
-    from jupyter_graphbreak.experiments.trial.entry import KeptEntries
+    from jupyter_graphbreak.experiments.trial.entry import KeptEntries, RemedyContext
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Break
-
-    #: Opens a context in which a remedy is applied; yields the entry with the remedy.
-    EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
 
 #: Seconds after which no further trial starts.
 PATIENCE_S = 100.0
@@ -70,8 +66,8 @@ class FoundRemedies:
     report: Report
     searches: list[tuple[Search, dict[str, Candidate]]]
 
-    def entries_with_remedies(self, entry: Entry) -> dict[tuple[str, ...], EntryWithRemedy]:
-        """Return functions that apply the remedies of an entry that are worth measuring, by the remedies' ids."""
+    def remedy_contexts(self, entry: Entry) -> dict[tuple[str, ...], RemedyContext]:
+        """Return the contexts that apply the remedies of an entry that are worth measuring, by the remedies' ids."""
         return {
             (ident,): entry_with_change(entry, search.runner.program, candidates[ident].result.change)
             for search, candidates in self.searches
@@ -178,7 +174,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     reasons = [
         *kept_entries.left_out,
-        *(f"the function was not run again: it {effect.what}" for effect in kept_entries.effects),
+        *(f"the function was not run again: it {effect.description}" for effect in kept_entries.effects),
     ]
     progress = _Progress(report, on_status, also, first_breaks)
     entries = _sorted_by_breaks(report, kept_entries.entries, first_breaks) if report.breaks else []
@@ -211,10 +207,12 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         reasons.append(INTERRUPTED)
         note = "Trying remedies was interrupted, so some breaks were not tried; run it again for the rest."
         report = replace(report, diagnostics=[*report.diagnostics, Diagnostic("warning", note)])
-    not_tried = [
-        Diagnostic("warning", _why_not_tried(edit, kept_entries)) for edit in also if edit not in progress.applicable
+    untried_edit_notes = [
+        Diagnostic("warning", _why_not_tried(edit, kept_entries))
+        for edit in also
+        if edit not in progress.applicable_edits
     ]
-    report = replace(report, diagnostics=[*report.diagnostics, *not_tried])
+    report = replace(report, diagnostics=[*report.diagnostics, *untried_edit_notes])
     return _found_remedies(report, files, progress.searches, reasons)
 
 
@@ -228,13 +226,13 @@ class _Progress:
     first_breaks: Collection[str]
     searches: list[Search] = field(default_factory=list)
     #: The user's own edits that change the program of an entry.
-    applicable: list[EditedCells | Patch] = field(default_factory=list)
-    _reached: set[str] = field(default_factory=set)
-    _fixed: set[str] = field(default_factory=set)
+    applicable_edits: list[EditedCells | Patch] = field(default_factory=list)
+    _reached_breaks: set[str] = field(default_factory=set)
+    _fixed_breaks: set[str] = field(default_factory=set)
 
     def unreached_breaks(self) -> set[str]:
         """Return the breaks that no search has reached."""
-        return {break_.id for break_ in self.report.breaks} - self._reached - self._fixed
+        return {break_.id for break_ in self.report.breaks} - self._reached_breaks - self._fixed_breaks
 
     def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
         """Note that the run of an entry has reached its breaks; return those to remove, by their ids in this run.
@@ -245,9 +243,11 @@ class _Progress:
             Whether the run repeats a later call of an entry: then only breaks that no earlier run reached count.
         """
         breaks_in_run = same_breaks(self.report, runner.original.report)
-        searched = breaks_in_run.keys() & (self.unreached_breaks() if is_later else breaks_in_run.keys() - self._fixed)
-        self._reached |= breaks_in_run.keys()
-        return frozenset(breaks_in_run[ident] for ident in searched)
+        searched_breaks = breaks_in_run.keys() & (
+            self.unreached_breaks() if is_later else breaks_in_run.keys() - self._fixed_breaks
+        )
+        self._reached_breaks |= breaks_in_run.keys()
+        return frozenset(breaks_in_run[ident] for ident in searched_breaks)
 
     def search(self, runner: TrialRunner, end: float, breaks_to_remove: frozenset[str]) -> None:
         """Search for remedies of an entry, the user's own edits first."""
@@ -255,10 +255,10 @@ class _Progress:
         first_breaks = frozenset(breaks_in_run[ident] for ident in self.first_breaks if ident in breaks_in_run)
         search = Search(runner, end, breaks_to_remove, self.on_status, first_breaks)
         self.searches.append(search)
-        self.applicable += [edit for edit in self.also if search.try_edit(edit)]
+        self.applicable_edits += [edit for edit in self.also if search.try_edit(edit)]
         candidates = search.run()
-        removed = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
-        self._fixed |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed}
+        removed_breaks = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
+        self._fixed_breaks |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed_breaks}
 
 
 def _runner_or_reason(
@@ -277,7 +277,7 @@ def _runner_or_reason(
         return _out_of_time_message(entry)
     except TrialStoppedError as stopped:
         kept_entries.leave_out(entry, stopped.effect)
-        return f"{entry.function} was not run again: it {stopped.effect.what}"
+        return f"{entry.function} was not run again: it {stopped.effect.description}"
     except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
         return why_copies_failed(entry, error, report)
 
@@ -331,33 +331,36 @@ def _why_not_tried(edit: EditedCells | Patch, kept_entries: KeptEntries) -> str:
     """Return the reason why the user's own edit was not tried, as a sentence."""
     effect = next((effect for effect in kept_entries.effects if not kept_entries.entries), None)
     if effect is not None:
-        return f"{edit.title} was not tried: running the function again would have a side effect (it {effect.what})."
+        side_effect = f"running the function again would have a side effect (it {effect.description})"
+        return f"{edit.title} was not tried: {side_effect}."
     return _no_effect_message(edit)
 
 
 def _no_effect_message(edit: EditedCells | Patch) -> str:
-    what = f" It changes {', '.join(edit.files)}." if isinstance(edit, Patch) else ""
-    return f"{edit.title} was not tried: it changes neither a function with a graph break nor a caller of one.{what}"
+    files = f" It changes {', '.join(edit.files)}." if isinstance(edit, Patch) else ""
+    return f"{edit.title} was not tried: it changes neither a function with a graph break nor a caller of one.{files}"
 
 
 def _found_remedies(
     report: Report, files: Mapping[str, str], searches: list[Search], reasons: Sequence[str]
 ) -> FoundRemedies:
-    completed, candidates = with_remedies(report, files, searches, reasons)
-    return FoundRemedies(completed, list(zip(searches, candidates, strict=True)))
+    completed_report, candidates = with_remedies(report, files, searches, reasons)
+    return FoundRemedies(completed_report, list(zip(searches, candidates, strict=True)))
 
 
 def worth_measuring(remedies: Mapping[str, Candidate]) -> list[str]:
     """Return the ids of a few remedies to measure: the one that removes most breaks, and the best for each break."""
-    working = {ident: candidate for ident, candidate in remedies.items() if candidate.works and candidate.result.change}
-    if not working:
+    working_remedies = {
+        ident: candidate for ident, candidate in remedies.items() if candidate.works and candidate.result.change
+    }
+    if not working_remedies:
         return []
-    with_most_breaks = max(working, key=lambda ident: len(working[ident].breaks))
+    with_most_breaks = max(working_remedies, key=lambda ident: len(working_remedies[ident].breaks))
     best_by_break: dict[str, str] = {}
-    for ident, candidate in working.items():
+    for ident, candidate in working_remedies.items():
         for break_id in candidate.breaks:
             earlier_best = best_by_break.get(break_id)
-            if earlier_best is None or _preference(candidate) < _preference(working[earlier_best]):
+            if earlier_best is None or _preference(candidate) < _preference(working_remedies[earlier_best]):
                 best_by_break[break_id] = ident
     return list(dict.fromkeys([with_most_breaks, *best_by_break.values()]))[:_MAX_MEASURED]
 

@@ -81,7 +81,7 @@ class InnerCalls:
         The functions and modules, largest first; empty if no part without breaks is worth compiling.
     share : float
         The share of the entry's operations that the calls perform.
-    broken : BrokenPart or None
+    broken_part : BrokenPart or None
         If there are no calls, the part that could be compiled if one break were removed.
     breaks : frozenset of str
         The ids of the breaks inside the calls.
@@ -89,7 +89,7 @@ class InnerCalls:
 
     calls: tuple[InnerCall, ...]
     share: float = 0.0
-    broken: BrokenPart | None = None
+    broken_part: BrokenPart | None = None
     breaks: frozenset[str] = frozenset()
 
 
@@ -124,31 +124,31 @@ def find_inner_calls(
 
         with record_calls(named, ignores_updates=bool(outside_breaks)) as (program, root):
             original.run(program, subject, original.pool[0])
-    breaking = _breaking_lines(report, files)
+    breaking_lines = _breaking_lines(report, files)
     all_breaks = {break_.id for break_ in report.breaks}
-    parts_without_breaks = _largest_parts(root, breaking, places, ids_in_entry)
+    parts_without_breaks = _largest_parts(root, breaking_lines, places, ids_in_entry)
     if outside_breaks and parts_without_breaks.share < _SUFFICIENT_SHARE:
-        lines_outside = {line: breaks & outside_breaks for line, breaks in breaking.items()}
+        lines_outside = {line: breaks & outside_breaks for line, breaks in breaking_lines.items()}
         larger_parts = _largest_parts(root, lines_outside, places, ids_in_entry)
         if larger_parts.share > parts_without_breaks.share:
             functions = {function for call in larger_parts.calls for function in call.functions}
             nodes = [node for node in root.walk() if _function_of(node) in functions]
-            breaks_inside = {break_ for node in nodes for break_ in _breaks_in(node.code, breaking)}
+            breaks_inside = {break_ for node in nodes for break_ in _breaks_in(node.code, breaking_lines)}
             return replace(larger_parts, breaks=frozenset(breaks_inside & all_breaks))
     if not parts_without_breaks.calls:
-        return InnerCalls((), broken=_broken_part(root, breaking, places, all_breaks))
+        return InnerCalls((), broken_part=_broken_part(root, breaking_lines, places, all_breaks))
     return parts_without_breaks
 
 
 def _largest_parts(
-    root: CallNode, breaking: _BreakingLines, places: Mapping[int, str], ids_in_entry: set[int]
+    root: CallNode, breaking_lines: _BreakingLines, places: Mapping[int, str], ids_in_entry: set[int]
 ) -> InnerCalls:
     """Return the largest parts of a recorded call that run no line at which something breaks."""
     # In a short example, a single layer stands for a model.
     is_one_layer = len({id(node.module) for node in root.walk() if node.module is not None}) == 1
     ops: dict[tuple[Any, ...], int] = defaultdict(int)
     parts: dict[tuple[Any, ...], list[CallNode]] = defaultdict(list)
-    for node in _clean_parts(root, breaking, places, is_one_layer=is_one_layer):
+    for node in _clean_parts(root, breaking_lines, places, is_one_layer=is_one_layer):
         key = _similarity_key(node, places)
         ops[key] += node.ops
         parts[key].append(node)
@@ -167,11 +167,11 @@ def _breaking_lines(report: Report, files: Mapping[str, str]) -> _BreakingLines:
     """Return the lines at which a function breaks or is skipped; in PyTorch's files, also the lines that lead there."""
     lines: _BreakingLines = defaultdict(set)
     breaks = [(break_.id, (break_.location, *reversed(break_.stack))) for break_ in report.breaks]
-    skipped = [
+    skipped_functions = [
         (skipped_function.break_ or f"skipped {skipped_function.frame}", (skipped_function.location,))
         for skipped_function in report.skipped
     ]
-    for ident, stack in (*breaks, *skipped):
+    for ident, stack in (*breaks, *skipped_functions):
         for location in stack:
             if location is not None:
                 filename = files.get(location.source, "")
@@ -182,12 +182,12 @@ def _breaking_lines(report: Report, files: Mapping[str, str]) -> _BreakingLines:
 
 
 def _broken_part(
-    root: CallNode, breaking: _BreakingLines, places: Mapping[int, str], known_breaks: set[str]
+    root: CallNode, breaking_lines: _BreakingLines, places: Mapping[int, str], known_breaks: set[str]
 ) -> BrokenPart | None:
     """Return the largest module or user function that contains exactly one break; ``None`` if none is large enough."""
 
     def parts(node: CallNode, outer: CallNode) -> Iterator[BrokenPart]:
-        breaks_inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking)}
+        breaks_inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking_lines)}
         is_whole = outer is root or node.ops >= _WRAPPER_SHARE * root.ops
         place = places.get(id(node.module))
         name = ".".join(filter(None, [place, node.method])) if place else _user_function_name(node)
@@ -202,24 +202,24 @@ def _broken_part(
 
 
 def _clean_parts(
-    node: CallNode, breaking: _BreakingLines, places: Mapping[int, str], *, is_one_layer: bool
+    node: CallNode, breaking_lines: _BreakingLines, places: Mapping[int, str], *, is_one_layer: bool
 ) -> Iterator[CallNode]:
     """Yield the topmost nodes that can be compiled and below which nothing breaks."""
     for child in node.children.values():
         if not child.ops:
             continue
-        if any(_breaks_in(part.code, breaking) for part in child.walk()):
-            yield from _clean_parts(child, breaking, places, is_one_layer=is_one_layer)
+        if any(_breaks_in(part.code, breaking_lines) for part in child.walk()):
+            yield from _clean_parts(child, breaking_lines, places, is_one_layer=is_one_layer)
         else:
             yield from _compilable_parts(child, places, is_one_layer=is_one_layer)
 
 
-def _breaks_in(code: CodeType | None, breaking: _BreakingLines) -> set[str]:
+def _breaks_in(code: CodeType | None, breaking_lines: _BreakingLines) -> set[str]:
     """Return the ids of the breaks at the lines of a function."""
     if code is None:
         return set()
     lines = {line for _, _, line in code.co_lines() if line}
-    return {ident for line in lines for ident in breaking.get((code.co_filename, line), ())}
+    return {ident for line in lines for ident in breaking_lines.get((code.co_filename, line), ())}
 
 
 def _function_of(node: CallNode) -> tuple[str, str]:
@@ -437,7 +437,7 @@ def compiled_entry(entry: Entry) -> CompiledEntry:
     return CompiledEntry(name, parameters=parameters)
 
 
-def _is_method(call: Any, kind: type) -> bool:
+def _is_method(call: Any, class_: type) -> bool:
     """Return whether a function is defined as a method of a class or of its bases, judging by its name."""
-    names = {f"{base.__qualname__}.{getattr(call, '__name__', '')}" for base in kind.__mro__}
+    names = {f"{base.__qualname__}.{getattr(call, '__name__', '')}" for base in class_.__mro__}
     return getattr(call, "__qualname__", None) in names

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import disabled_torch_compile, given_backend
+from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disabled_torch_compile
 from jupyter_graphbreak.experiments.remedies.application import changed_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
@@ -54,8 +54,8 @@ def instrumented_text(text: str, conditions: Mapping[int, Condition]) -> str:
         start, end = (test.line, test.column), (test.end_line, test.end_column)
         insertions.append(((*start, 1, -end[0], -end[1]), f"{RECORDER_NAME}({number}, (".encode()))
         insertions.append(((*end, 0, -start[0], -start[1]), b"))" if test.sides else b"), False)"))
-    for (line, column, *_), inserted in sorted(insertions, reverse=True):
-        lines[line - 1] = lines[line - 1][:column] + inserted + lines[line - 1][column:]
+    for (line, column, *_), inserted_text in sorted(insertions, reverse=True):
+        lines[line - 1] = lines[line - 1][:column] + inserted_text + lines[line - 1][column:]
     return b"\n".join(lines).decode()
 
 
@@ -109,7 +109,7 @@ _MAX_STATE_NUMBERS = 2
 _MAX_REFUSED = 2
 #: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the end of those with NaN.
 _KINDS_OF_EDGE_CASES = ("size 0", "size 1 ", "size", " empty", " with one row")
-_NAN = " nan"
+_NAN_SUFFIX = " nan"
 #: Words in conditions about sizes.
 _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: The edge inputs for which a program is compiled: ``some``; ``many`` for a change that shows only when compiled, which
@@ -136,7 +136,7 @@ class Original:
         with sandboxed():
             self._reference = Reference(entry.call, first_input)
             # Every trial calls the compiled program with the usual inputs: compiling for a further size may take long.
-            has_compiler = given_backend(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
+            has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
             derived = self._reference.cases(patience=self._patience())
@@ -174,8 +174,8 @@ class Original:
 
     def edge_cases_to_compile(self, choice: EdgeCaseChoice) -> list[ReferenceCase]:
         """Return edge inputs of different kinds, and a few that the original refuses."""
-        accepted: dict[str, ReferenceCase] = {}
-        refused: dict[str, ReferenceCase] = {}
+        accepted_cases: dict[str, ReferenceCase] = {}
+        refused_cases: dict[str, ReferenceCase] = {}
         for case in self.edge_cases():
             kind, raised = _kind_of_edge_case(case), case.expected.raised
             if case.input.has_flag is not (choice == "truth values"):
@@ -183,18 +183,30 @@ class Original:
             if bool(case.input.other_kind) is not (choice in {"truth values", "other kinds"}):
                 continue
             if raised is None:
-                accepted.setdefault(case.input.other_kind or kind, case)
+                accepted_cases.setdefault(case.input.other_kind or kind, case)
             elif not kind.startswith("size") and not case.input.other_kind:
-                refused.setdefault(kind, case)
-        max_accepted = {"some": _MAX_EDGE_CASES, "many": _MAX_EDGE_CASES_OF_SETTINGS}.get(choice, _MAX_OTHER_KINDS)
+                refused_cases.setdefault(kind, case)
+        max_accepted_cases = {"some": _MAX_EDGE_CASES, "many": _MAX_EDGE_CASES_OF_SETTINGS}.get(
+            choice, _MAX_OTHER_KINDS
+        )
         # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN. It takes a
         # number that it has captured to be equal to itself, which NaN is not. With a further size it captures the size
         # as a symbol, except for sizes 0 and 1; a symbol can break where a number does not.
-        important = [accepted.pop(kind) for kind in list(accepted) if kind.endswith(_NAN) or kind == "size"]
+        important_cases = [
+            accepted_cases.pop(kind) for kind in list(accepted_cases) if kind.endswith(_NAN_SUFFIX) or kind == "size"
+        ]
         # It also captures a number in a global or attribute as a symbol if the number changes between calls.
-        with_number = [kind for kind, case in accepted.items() if any(map(_is_number, case.input.state.values()))]
-        important = [*(accepted.pop(kind) for kind in with_number[:_MAX_STATE_NUMBERS]), *important]
-        return [*[*important, *accepted.values()][:max_accepted], *list(refused.values())[:_MAX_REFUSED]]
+        kinds_with_number = [
+            kind for kind, case in accepted_cases.items() if any(map(_is_number, case.input.state.values()))
+        ]
+        important_cases = [
+            *(accepted_cases.pop(kind) for kind in kinds_with_number[:_MAX_STATE_NUMBERS]),
+            *important_cases,
+        ]
+        return [
+            *[*important_cases, *accepted_cases.values()][:max_accepted_cases],
+            *list(refused_cases.values())[:_MAX_REFUSED],
+        ]
 
     @property
     def misses_edge_cases(self) -> bool:
@@ -229,30 +241,32 @@ class Original:
         return self._reference.run_after_preceding_calls(program, subject, case.input, runs_backward=runs_backward)
 
     def choose_inputs(
-        self, program: Program, watched: Sequence[WatchedCondition]
+        self, program: Program, watched_conditions: Sequence[WatchedCondition]
     ) -> tuple[list[ReferenceCase], bool | None]:
-        """Choose inputs on which each condition takes its sides; return them, and whether that was possible.
+        """Choose inputs that together take all required sides of the conditions; return them, and whether they do so.
 
         The second value is ``None`` if no condition requires both sides, and all required sides were taken.
 
         Inputs with empty tensors count only for conditions about sizes: their results have no values to compare.
         """
-        if not watched:
+        if not watched_conditions:
             return self.usual_inputs(), None
-        if not self.has_chosen_inputs(watched):
-            self._choices.append((watched, self._choose_inputs(program, watched)))
-        return next(choice for known, choice in self._choices if known == watched)
+        if not self.has_chosen_inputs(watched_conditions):
+            self._choices.append((watched_conditions, self._choose_inputs(program, watched_conditions)))
+        return next(choice for chosen_conditions, choice in self._choices if chosen_conditions == watched_conditions)
 
-    def has_chosen_inputs(self, watched: Sequence[WatchedCondition]) -> bool:
+    def has_chosen_inputs(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
         """Return whether :meth:`choose_inputs` needs no further runs for conditions."""
-        return not watched or any(known == watched for known, _ in self._choices)
+        return not watched_conditions or any(
+            chosen_conditions == watched_conditions for chosen_conditions, _ in self._choices
+        )
 
     def _choose_inputs(
-        self, program: Program, watched: Sequence[WatchedCondition]
+        self, program: Program, watched_conditions: Sequence[WatchedCondition]
     ) -> tuple[list[ReferenceCase], bool | None]:
         chosen_inputs = self.usual_inputs()
         groups: list[tuple[Change, list[Condition]]] = []
-        for change, condition in watched:
+        for change, condition in watched_conditions:
             conditions = next((others for known, others in groups if known == change), None)
             if conditions is None:
                 groups.append((change, [condition]))
@@ -268,26 +282,28 @@ class Original:
             if not missing_sides:
                 break
             cases = pool() if callable(pool) else pool
-            needed: set[int] = set()
+            needed_numbers: set[int] = set()
             for group, (change, conditions) in enumerate(groups):
                 if not any(known == group for known, _, _ in missing_sides):
                     continue
                 texts = {**program.texts, **change.texts}
-                about_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
+                are_about_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
                 with self._recording_sides(program, change, conditions) as sides_taken:
                     for number, case in enumerate(cases):
                         if not any(known == group for known, _, _ in missing_sides):
                             break
                         has_values = _empty_tensors(case.input.arguments) <= _empty_tensors(self.entry.arguments)
-                        taken = sides_taken(case)
-                        sides = {(group, index, side) for index, side in taken if has_values or about_sizes[index]}
-                        needed |= {number} if sides & missing_sides else set()
+                        taken_sides = sides_taken(case)
+                        sides = {
+                            (group, index, side) for index, side in taken_sides if has_values or are_about_sizes[index]
+                        }
+                        needed_numbers |= {number} if sides & missing_sides else set()
                         missing_sides -= sides
-            additional = (cases[number] for number in sorted(needed))
+            additional = (cases[number] for number in sorted(needed_numbers))
             chosen_inputs += [case for case in additional if not any(case is other for other in chosen_inputs)]
         if missing_sides:
             return chosen_inputs, False
-        return chosen_inputs, True if any(len(condition.sides) > 1 for _, condition in watched) else None
+        return chosen_inputs, True if any(len(condition.sides) > 1 for _, condition in watched_conditions) else None
 
     @contextlib.contextmanager
     def _recording_sides(
@@ -301,7 +317,10 @@ class Original:
         by_source: dict[str, dict[int, Condition]] = defaultdict(dict)
         for number, condition in enumerate(conditions):
             by_source[condition.source][number] = condition
-        instrumented = {source: instrumented_text(texts[source], numbered) for source, numbered in by_source.items()}
+        instrumented_texts = {
+            source: instrumented_text(texts[source], conditions_by_number)
+            for source, conditions_by_number in by_source.items()
+        }
         with sandboxed(), disabled_torch_compile(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             needs_backward: list[bool] = []
@@ -310,18 +329,18 @@ class Original:
                 sides.clear()
                 with contextlib.suppress(LineLimitError), line_limit():
                     self.run(subject.call, subject, case, runs_backward=runs_backward)
-                return {(number, side) for number, taken in sides.items() for side in taken}
+                return {(number, side) for number, taken_sides in sides.items() for side in taken_sides}
 
             def sides_taken(case: ReferenceCase) -> set[tuple[int, bool | None]]:
                 if not needs_backward:  # a condition may be part of a backward pass
                     sides_without_backward = sides_in_run(case, runs_backward=False)
-                    taken = sides_in_run(case, runs_backward=True)
-                    needs_backward.append(taken != sides_without_backward)
-                    return taken
+                    taken_sides = sides_in_run(case, runs_backward=True)
+                    needs_backward.append(taken_sides != sides_without_backward)
+                    return taken_sides
                 return sides_in_run(case, runs_backward=needs_backward[0])
 
             with (
-                changed_functions(program, {**change.texts, **instrumented}, subject.functions()) as application,
+                changed_functions(program, {**change.texts, **instrumented_texts}, subject.functions()) as application,
                 application.with_definitions(getattr(subject.call, "__globals__", None)),
             ):
                 subject.keep_definitions(application.defined_names)
@@ -351,7 +370,7 @@ def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     refused_of_first_kind = {
         case.input.example.what for case in cases if not case.input.other_kind and case.expected.raised is not None
     }
-    refused = {
+    refused_cases = {
         case.input.other_kind
         for case in cases
         if case.input.other_kind
@@ -360,7 +379,7 @@ def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
         and not case.input.is_always_accepted
         and not _depends_on_values(case.input, case.expected.raised)
     }
-    return [case for case in cases if case.input.other_kind not in refused or _refuses_a_size_itself(case)]
+    return [case for case in cases if case.input.other_kind not in refused_cases or _refuses_a_size_itself(case)]
 
 
 def _refuses_a_size_itself(case: ReferenceCase) -> bool:
@@ -401,5 +420,5 @@ def _kind_of_edge_case(case: ReferenceCase) -> str:
         if description.startswith(kind) or description.endswith(kind):
             return kind
     # A program may never store NaN in its state.
-    has_nan = description.endswith(_NAN) and not case.input.state
+    has_nan = description.endswith(_NAN_SUFFIX) and not case.input.state
     return description if has_nan else description.partition(" =")[0]

@@ -53,8 +53,8 @@ class EditedCells:
 
     def texts_for(self, program: Program, _: Mapping[str, str]) -> dict[str, str]:
         """Return the new text of each cell that is in the program, by the id of its source."""
-        edited = {old.rstrip(): new for old, new in self.texts}
-        return {source: edited[old] for source, text in program.texts.items() if (old := text.rstrip()) in edited}
+        new_texts = {old.rstrip(): new for old, new in self.texts}
+        return {source: new_texts[old] for source, text in program.texts.items() if (old := text.rstrip()) in new_texts}
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Patch:
     @property
     def files(self) -> list[str]:
         """The files that the patch changes."""
-        return [changed.path for changed in changed_files(self.text)]
+        return [changed_file.path for changed_file in changed_files(self.text)]
 
     def texts_for(self, program: Program, names: Mapping[str, str]) -> dict[str, str]:
         """Return the new text of each source that the patch changes, by the source's id.
@@ -107,12 +107,12 @@ class Patch:
         """
         new_texts: dict[str, str] = {}
         other_files: list[str] = []
-        for changed in changed_files(self.text):
-            source = _source_at(changed.path, program.files, names)
+        for changed_file in changed_files(self.text):
+            source = _source_at(changed_file.path, program.files, names)
             if source is None or source not in program.texts:
-                other_files += [changed.path] if changed.path.endswith(".py") else []
+                other_files += [changed_file.path] if changed_file.path.endswith(".py") else []
             else:
-                new_texts[source] = apply_hunks(program.texts[source], changed.path, changed)
+                new_texts[source] = apply_hunks(program.texts[source], changed_file.path, changed_file)
         if new_texts and other_files:
             raise CannotApplyError(f"it also changes {other_files[0]}, and nothing in that file was compiled")
         return new_texts
@@ -211,13 +211,13 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
         if line is not None:
             raise CannotApplyError(f"line {line} is outside of functions; run the cell to see what changing it does")
         old_decorators, new_decorators = _compiling_functions(old_tree), _compiling_functions(new_tree)
-        removed = old_decorators.keys() - new_decorators.keys()
+        removed_names = old_decorators.keys() - new_decorators.keys()
         differs = any(
             old_decorators[name] != new_decorators[name] for name in old_decorators.keys() & new_decorators.keys()
         )
-        if differs or (removed and not new_decorators.keys() - old_decorators.keys()):
+        if differs or (removed_names and not new_decorators.keys() - old_decorators.keys()):
             raise CannotApplyError("it changes how a function is compiled; run the cell to see what that does")
-        moves_compilation = moves_compilation or bool(removed)
+        moves_compilation = moves_compilation or bool(removed_names)
     return Change(texts, compiles_itself=moves_compilation)
 
 
@@ -335,9 +335,9 @@ def _compiling_functions(tree: ast.Module) -> dict[str, str]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             texts = [ast.unparse(decorator) for decorator in node.decorator_list]
-            compiling = [text for text in texts if text.partition("(")[0].rpartition(".")[2] == "compile"]
-            if compiling:
-                decorators[node.name] = " ".join(compiling)
+            compile_decorators = [text for text in texts if text.partition("(")[0].rpartition(".")[2] == "compile"]
+            if compile_decorators:
+                decorators[node.name] = " ".join(compile_decorators)
     return decorators
 
 
@@ -398,7 +398,7 @@ def apply_patch(patch: str) -> AppliedPatch:
         raise ValueError("this is not a unified diff: it names no file")
     files = {path: _filename(path) for path in hunks_by_path}
     texts = {path: "".join(linecache.getlines(file)).removesuffix("\n") for path, file in files.items()}
-    new_texts = {path: _patched(path, texts[path], hunks) for path, hunks in hunks_by_path.items()}
+    new_texts = {path: _patched_text(path, texts[path], hunks) for path, hunks in hunks_by_path.items()}
     undo = contextlib.ExitStack()
     application = undo.enter_context(changed_functions(Program(files, texts), new_texts))
     undo.enter_context(application.with_definitions())
@@ -407,7 +407,7 @@ def apply_patch(patch: str) -> AppliedPatch:
     return applied_patch
 
 
-def _patched(path: str, text: str, hunks: list[Hunk]) -> str:
+def _patched_text(path: str, text: str, hunks: list[Hunk]) -> str:
     try:
         return apply_hunks(text, path, hunks)
     except CannotApplyError:

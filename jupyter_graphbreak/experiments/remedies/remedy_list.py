@@ -95,10 +95,10 @@ def _code_of_call(call: Location) -> str:
 
 def _general_step(code: str) -> str:
     call = re.match(r"[\w.]+(?=\()", code)
-    what = f"{call[0]}()" if call is not None else _shortened(code)
-    if not what:
+    subject = f"{call[0]}()" if call is not None else _shortened(code)
+    if not subject:
         return "Decide whether the code that PyTorch could not trace here is needed in the compiled function."
-    return f"Decide whether {what} can go before or after the call, or be written with operations on tensors."
+    return f"Decide whether {subject} can go before or after the call, or be written with operations on tensors."
 
 
 def _shortened(code: str) -> str:
@@ -197,7 +197,7 @@ class _BreakRemedyBuilder:
         return self._source_ids[filename]
 
     def candidates(self, count: int) -> dict[str, Candidate]:
-        """Return the candidates for breaks of the report, by new ids; the first follows ``count`` earlier ones."""
+        """Return the candidates for breaks of the report, by ids whose numbers continue after ``count``."""
         candidates = [
             candidate
             for candidate in self._search.candidates
@@ -298,10 +298,10 @@ def _merged_remedies(remedies: list[Remedy], entries: Mapping[str, Entry]) -> li
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
     """Return remedies in which each working one names the working ones that cannot be applied together with it."""
-    working = [remedy for remedy in remedies if remedy.verdict in WORKING]
+    working_remedies = [remedy for remedy in remedies if remedy.verdict in WORKING]
     excludes = {
-        remedy.id: [other.id for other in working if other is not remedy and _are_in_conflict(remedy, other)]
-        for remedy in working
+        remedy.id: [other.id for other in working_remedies if other is not remedy and _are_in_conflict(remedy, other)]
+        for remedy in working_remedies
     }
     return [replace(remedy, excludes=excludes.get(remedy.id, [])) for remedy in remedies]
 
@@ -327,7 +327,7 @@ def _manual_steps(
 ) -> list[Remedy]:
     """Return the decisions that remain: for breaks without a working remedy, and functions that run eagerly."""
     fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
-    ran_out_of_time = any(search.unreached for search in searches)
+    ran_out_of_time = any(search.unreached_breaks for search in searches)
     manual_steps: list[Remedy] = []
 
     for break_ in report.breaks:
@@ -353,8 +353,10 @@ def _manual_steps(
 
 def _decision_on_switch(break_: Break, remedies: Sequence[Remedy]) -> str | None:
     """Return the decision on a library's switch, if any, that removes a break but changes the results on purpose."""
-    changing = [remedy for remedy in remedies if break_.id in remedy.breaks and remedy.verdict == "another result"]
-    switches = [switch for remedy in changing if (switch := switch_with_title(remedy.title)) is not None]
+    changing_remedies = [
+        remedy for remedy in remedies if break_.id in remedy.breaks and remedy.verdict == "another result"
+    ]
+    switches = [switch for remedy in changing_remedies if (switch := switch_with_title(remedy.title)) is not None]
     switch = next((switch for switch in switches if switch.result_difference is not None), None)
     return (
         f"Decide whether to {switch.step}: that removes the break, but {switch.result_difference}." if switch else None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: The maximum number of characters of a break's code to show.
 _MAX_CODE = 60
-#: The file name of a source and one of its lines.
+#: The file name of a source and the number of a line.
 FileLine = tuple[str, int]
 
 
@@ -53,17 +53,17 @@ class BreakComparison:
 
     Parameters
     ----------
-    removed : frozenset of str
+    removed_breaks : frozenset of str
         The ids of the program's breaks whose places no longer break on any input.
     other_cause : dict
         For breaks whose places now break for a different cause: the new break.
-    new : list of Break
+    new_breaks : list of Break
         The breaks at places where the program does not break, in the order in which they occurred.
     """
 
-    removed: frozenset[str]
+    removed_breaks: frozenset[str]
     other_cause: Mapping[str, Break]
-    new: list[Break]
+    new_breaks: list[Break]
 
 
 def compare_breaks(
@@ -89,18 +89,18 @@ def compare_breaks(
     first_call_breaks = breaks_before[: len(before[0].report.breaks)]
     remaining = {old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks}
     other_cause = {
-        old.break_.id: new_breaks[0]
+        old.break_.id: breaks_now[0]
         for old in first_call_breaks
-        if (new_breaks := remaining[old.break_.id])
-        and all(new_break.gb_type != old.break_.gb_type for new_break in new_breaks)
+        if (breaks_now := remaining[old.break_.id])
+        and all(new_break.gb_type != old.break_.gb_type for new_break in breaks_now)
     }
-    new = [
+    new_breaks = [
         new_break
         for new_break, new_lines in breaks_after
         if not any(_is_same_place(old.break_, old.new_lines, new_break, new_lines) for old in breaks_before)
     ]
-    removed = frozenset(ident for ident, new_breaks in remaining.items() if not new_breaks)
-    return BreakComparison(removed, other_cause, new)
+    removed_breaks = frozenset(ident for ident, breaks_now in remaining.items() if not breaks_now)
+    return BreakComparison(removed_breaks, other_cause, new_breaks)
 
 
 class _OldBreak(NamedTuple):
@@ -235,7 +235,7 @@ def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
 
 def stop_reason(stopped: TrialStoppedError) -> str:
     """Return why a trial was stopped, as the reason of a verdict."""
-    return f"the trial was stopped before it {stopped.effect.what}"
+    return f"the trial was stopped before it {stopped.effect.description}"
 
 
 def compared_aspects(results: list[Result]) -> list[str]:
@@ -311,7 +311,7 @@ def _is_of_other_kind(case: ReferenceCase) -> bool:
 
 @dataclass(frozen=True)
 class EdgeFindings:
-    """How a changed program differs on edge inputs.
+    """The differences of a changed program on edge inputs.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ class EdgeFindings:
                 findings = replace(findings, diffs=_with_new_kinds(findings.diffs, case_diffs))
                 if disqualifying_difference is not None:
                     return replace(
-                        findings, disqualifying_difference=f"{disqualifying_difference}, on {case.input.what}"
+                        findings, disqualifying_difference=f"{disqualifying_difference}, on {case.input.description}"
                     )
                 continue
             # A result that requires gradients or has different strides cannot be used everywhere.
@@ -359,7 +359,7 @@ class EdgeFindings:
             )
             noted_difference = disqualifying_difference or unusable_result
             if noted_difference is not None and findings.noted_difference is None:
-                findings = replace(findings, noted_difference=f"it {noted_difference} with {case.input.what}")
+                findings = replace(findings, noted_difference=f"it {noted_difference} with {case.input.description}")
         return findings
 
 

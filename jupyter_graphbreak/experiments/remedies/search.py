@@ -60,7 +60,7 @@ _OWN_EDIT_S = 60.0
 #: This setting makes sizes unknown while tracing, which can raise an error instead of breaking.
 _RISKY_SETTING = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
-_RESULTS_ARE_RIGHT: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
+_VERDICTS_WITH_RIGHT_RESULTS: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
 #: The working verdicts, best first.
 RANK: dict[RemedyVerdict, int] = {"works": 0, "works on what ran": 1, "works but differs": 2}
 
@@ -106,7 +106,7 @@ class Search:
     first_breaks: frozenset[str] = frozenset()
     candidates: list[Candidate] = field(default_factory=list)
     #: The breaks that the search did not reach in time.
-    unreached: list[str] = field(default_factory=list)
+    unreached_breaks: list[str] = field(default_factory=list)
     #: Sentences about internal errors.
     faults: list[str] = field(default_factory=list)
     #: If no part without breaks is worth compiling, the largest part with a single break.
@@ -147,7 +147,7 @@ class Search:
         # A result that differs, or also needs an edit, counts only for breaks without a better candidate.
         if settings_candidate is not None and _is_sufficient(settings_candidate):
             best_candidates = settings_by_break | best_candidates
-        if not has_tried_inside and len(self._unfixed()) >= _MANY_UNREMOVED:
+        if not has_tried_inside and len(self._unfixed_breaks()) >= _MANY_UNREMOVED:
             has_tried_inside = True
             now_s = time.monotonic()
             self._compile_inside(now_s + _SHARE_OF_PART_IF_MANY * (self.deadline - now_s))
@@ -169,12 +169,12 @@ class Search:
     def _best_of_training_step(self) -> dict[str, Candidate]:
         """Return the candidate that compiles a part of a training step, for each break that it removes."""
         outside_breaks = self._breaks_to_keep_outside()
-        working = [
+        working_candidates = [
             candidate
             for candidate in self.candidates
             if candidate.works and not outside_breaks.isdisjoint(candidate.breaks)
         ]
-        return {ident: candidate for candidate in working for ident in candidate.breaks}
+        return {ident: candidate for candidate in working_candidates for ident in candidate.breaks}
 
     def _search_each_break(self, best_candidates: dict[str, Candidate]) -> None:
         """Search for a candidate for each break alone, in the order of priority, and add it to the best ones.
@@ -187,7 +187,7 @@ class Search:
             ident for ident in report.order or breaks if self.wanted_breaks is None or ident in self.wanted_breaks
         ]
         waiting_breaks.sort(key=lambda ident: ident not in self.first_breaks)
-        for late_breaks in (self.unreached, list[str]()):  # no break of the second round counts as unreached
+        for late_breaks in (self.unreached_breaks, list[str]()):  # no break of the second round counts as unreached
             pending_breaks, waiting_breaks = waiting_breaks, []
             for index, ident in enumerate(pending_breaks):
                 if ident in best_candidates:
@@ -214,7 +214,7 @@ class Search:
         goals = frozenset(break_.id for break_ in report.breaks)
         self.on_status(f"{name} instead of {self.runner.entry.function}")
         result = self.runner.run_function_trial(function, change, goals)
-        breaks = result.removed if result.verdict in WORKING else goals
+        breaks = result.removed_breaks if result.verdict in WORKING else goals
         self.candidates.append(
             _new_candidate([_OWN_EDIT_FAMILY], [f"Your function {name}"], "edit", breaks, (), result)
         )
@@ -237,7 +237,7 @@ class Search:
             result = self._run_trial(change, goals, watched_conditions, is_thorough=True)
         except CannotApplyError as error:
             result = TrialResult(Change(), "not tried", str(error))
-        breaks = result.removed if result.verdict in WORKING else goals
+        breaks = result.removed_breaks if result.verdict in WORKING else goals
         self.candidates.append(
             _new_candidate([_OWN_EDIT_FAMILY], [edit.title], "edit", breaks, watched_conditions, result)
         )
@@ -332,18 +332,18 @@ class Search:
     def _search_break(self, target: Break) -> tuple[Candidate | None, bool]:
         """Try the proposals for a break; return the best that works, and whether there was time for the search."""
         best: Candidate | None = None
-        proposed = self._tried_proposals.setdefault(target.id, [])
+        tried_proposals = self._tried_proposals.setdefault(target.id, [])
         report, texts = self.runner.original.report, self.runner.program.texts
         proposals = proposals_for(self._problem(report, target, texts), self._note_fault)
         for number, proposal in enumerate(proposals, start=1):
             # Proposals that were applied at once have shown that they do not remove this break.
-            if proposal in self._settings_applied_at_once or proposal in proposed:
+            if proposal in self._settings_applied_at_once or proposal in tried_proposals:
                 continue
             if best is not None and _only_extends_settings(proposal, best.result.change):
                 continue
             if self._is_out_of_time():
                 return best, False
-            proposed.append(proposal)
+            tried_proposals.append(proposal)
             status = f"{number} of {len(proposals)}: {proposal.title} at {_place_text(target)}"
             candidate = self._run_candidate(frozenset({target.id}), [proposal], status)
             self.candidates.append(candidate)
@@ -370,25 +370,29 @@ class Search:
                 break
             result, step, watched_conditions = next_step
             steps = [*steps, step]
-        breaks = result.removed if result.verdict in WORKING else goals
+        breaks = result.removed_breaks if result.verdict in WORKING else goals
         families, titles = [step.family for step in steps], [step.title for step in steps]
         return _new_candidate(
             families, titles, _common_kind([step.kind for step in steps]), breaks, watched_conditions, result
         )
 
-    def _unfixed(self) -> frozenset[str]:
+    def _unfixed_breaks(self) -> frozenset[str]:
         """Return the breaks that no candidate removes without changing results."""
-        working = (candidate for candidate in self.candidates if candidate.works and not candidate.result.differences)
-        fixed = {ident for candidate in working for ident in candidate.breaks}
-        breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
+        working_candidates = (
+            candidate for candidate in self.candidates if candidate.works and not candidate.result.differences
+        )
+        fixed_breaks = {ident for candidate in working_candidates for ident in candidate.breaks}
+        breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed_breaks
         return breaks if self.wanted_breaks is None else breaks & self.wanted_breaks
 
     def _has_few_proposals(self) -> bool:
         """Return whether at least half of the unfixed breaks have no proposals, as in a library's generation loop."""
         report, texts = self.runner.original.report, self.runner.program.texts
-        breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed()]
-        known = [break_ for break_ in breaks if proposals_for(self._problem(report, break_, texts), self._note_fault)]
-        return 2 * len(known) <= len(breaks)
+        breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed_breaks()]
+        breaks_with_proposals = [
+            break_ for break_ in breaks if proposals_for(self._problem(report, break_, texts), self._note_fault)
+        ]
+        return 2 * len(breaks_with_proposals) <= len(breaks)
 
     def _is_short_of_time_for_library(self, seconds: float) -> bool:
         """Return whether there is time for only a few trials and at least half of the breaks are in libraries."""
@@ -398,10 +402,10 @@ class Search:
 
     def _usually_needs_a_part(self) -> bool:
         """Return whether compiling a part is the usual answer, as for breaks in a training step or in a loop."""
-        report, unfixed = self.runner.original.report, self._unfixed()
-        if any(skipped.kind == "loop" and skipped.break_ in unfixed for skipped in report.skipped):
+        report, unfixed_breaks = self.runner.original.report, self._unfixed_breaks()
+        if any(skipped.kind == "loop" and skipped.break_ in unfixed_breaks for skipped in report.skipped):
             return True
-        return not unfixed.isdisjoint(self._breaks_to_keep_outside())
+        return not unfixed_breaks.isdisjoint(self._breaks_to_keep_outside())
 
     def _breaks_to_keep_outside(self) -> frozenset[str]:
         breaks = self.runner.original.report.breaks
@@ -425,7 +429,7 @@ class Search:
 
     def _try_compiling_inside(self) -> None:
         report, program = self.runner.original.report, self.runner.program
-        goals = self._unfixed()
+        goals = self._unfixed_breaks()
         if not goals or is_cell(self.runner.entry.call) or self._is_out_of_time():
             return
         self.on_status(f"to compile a part of {self.runner.entry.function} instead of all of it")
@@ -434,7 +438,7 @@ class Search:
         try:
             with limit_time(self.deadline):
                 inner_calls = self.runner.find_inner_calls(self._breaks_to_keep_outside())
-            self.broken_part = inner_calls.broken
+            self.broken_part = inner_calls.broken_part
             entry = compiled_entry(self.runner.entry)
             proposal = propose_inner_compilation(
                 texts, program.files, entry, inner_calls.calls, inner_calls.share, top_level_names()
@@ -484,10 +488,13 @@ class Search:
                 if self._is_out_of_time():
                     return None
                 self.on_status(f"{proposal.title} at {_place_text(target)} as well")
-                now_watched = (*watched_conditions, *((result.change, condition) for condition in proposal.conditions))
-                next_result = self._run_trial(change, goals, now_watched)
+                all_conditions = (
+                    *watched_conditions,
+                    *((result.change, condition) for condition in proposal.conditions),
+                )
+                next_result = self._run_trial(change, goals, all_conditions)
                 if _removes_more_breaks(next_result, result, target):
-                    return next_result, proposal, now_watched
+                    return next_result, proposal, all_conditions
                 self._useless_steps.add(key)
         return None
 
@@ -525,7 +532,9 @@ class Search:
         families += [step.family for step in steps]
         titles = [title for part in merged_candidates for title in part.titles] + [step.title for step in steps]
         kind = _common_kind([*(part.kind for part in merged_candidates), *(step.kind for step in steps)])
-        self.candidates.append(_new_candidate(families, titles, kind, result.removed, watched_conditions, result))
+        self.candidates.append(
+            _new_candidate(families, titles, kind, result.removed_breaks, watched_conditions, result)
+        )
 
 
 def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:
@@ -567,7 +576,9 @@ def _without_risky_settings(steps: list[Proposal]) -> list[Proposal]:
 
 def _removes_more_breaks(result: TrialResult, before: TrialResult, target: Break) -> bool:
     """Return whether a further step leaves fewer breaks than before, or removes its target and leaves as many."""
-    if result.report is None or result.verdict not in (WORKING if before.verdict in WORKING else _RESULTS_ARE_RIGHT):
+    if result.report is None or result.verdict not in (
+        WORKING if before.verdict in WORKING else _VERDICTS_WITH_RIGHT_RESULTS
+    ):
         return False
     is_removed = cause_of(target) not in map(cause_of, result.report.breaks)
     return _break_count(result) < _break_count(before) or (is_removed and _break_count(result) == _break_count(before))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import given_backend
+from jupyter_graphbreak._torch_compat.compiled import backend_and_options
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, forced_backend
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
@@ -116,7 +116,7 @@ class TrialResult:
 
     Parameters
     ----------
-    removed : frozenset of str
+    removed_breaks : frozenset of str
         The breaks of the original that the changed program does not have on any input.
     report : Report or None
         The report of the changed program, if it ran.
@@ -127,7 +127,7 @@ class TrialResult:
     reason: str | None = None
     differences: list[str] = field(default_factory=list)
     evidence: Evidence | None = None
-    removed: frozenset[str] = frozenset()
+    removed_breaks: frozenset[str] = frozenset()
     report: Report | None = None
     seconds: float = 0.0
 
@@ -234,11 +234,11 @@ class TrialRunner:
             texts={**self.executed_program.texts, **other_texts},
         )
         #: The places in arguments and state that no two runs leave equal.
-        self._varying = frozenset[str]()
+        self._varying_places = frozenset[str]()
         if not all(
             difference.is_acceptable for difference in self._differences(usual_inputs[0], self.original.results[0])
         ):
-            self._varying = self._uncompiled_original.varying_places()
+            self._varying_places = self._uncompiled_original.varying_places()
         # The differences that compilation alone makes, by input: no remedy causes them. Those on the first input, such
         # as state that a library sets only if `is_compiling()` is false, are expected on all.
         self._compile_differences: dict[int, set[str]] = {}
@@ -260,7 +260,7 @@ class TrialRunner:
             The run, and the seconds that it took.
         """
         start, max_seconds = time.monotonic(), seconds_left() * _SHARE_OF_BACKEND
-        if given_backend(self.backend)[0] != _CHEAPEST_BACKEND:
+        if backend_and_options(self.backend)[0] != _CHEAPEST_BACKEND:
             with contextlib.suppress(TimeUpError), limit_time(start + max_seconds):
                 run = self._run_compiled(Change(), cases, lambda _: True)
                 if (seconds := time.monotonic() - start) <= max_seconds:  # otherwise no time is left to try changes
@@ -285,7 +285,7 @@ class TrialRunner:
             case.expected,
             result,
             compares_values=self._uncompiled_original.is_repeatable,
-            varying=self._varying,
+            varying=self._varying_places,
             compares_signs_of_zero=compares_signs_of_zero,
         )
 
@@ -316,7 +316,7 @@ class TrialRunner:
         )
         if self._is_choosing_slow(watched_conditions):  # many changes fail on the first input already
             first_case = self._uncompiled_original.pool[:1]
-            result = self._trial(candidate, goals, first_case, ran_both_sides=None, uses_edge_cases=False)
+            result = self._trial_result(candidate, goals, first_case, ran_both_sides=None, uses_edge_cases=False)
             if result.verdict not in WORKING:
                 return result
         try:
@@ -326,7 +326,7 @@ class TrialRunner:
         cases = _accepted_first(self._uncompiled_original.pool if is_thorough else cases)
         has_sides = any(condition.sides for _, condition in watched_conditions)
         reason = _SIDE_NEVER_RAN if has_sides else _CODE_NEVER_RAN
-        return self._trial(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
+        return self._trial_result(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
 
     def _is_choosing_slow(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
         """Return whether choosing inputs for conditions takes longer than compiling and calling the program."""
@@ -360,9 +360,9 @@ class TrialRunner:
                 yield subject.call, subject
 
         candidate = _RunnableChange(change, run_compiled, open_uncompiled, compiles_other_function=True)
-        return self._trial(candidate, goals, cases, ran_both_sides=None)
+        return self._trial_result(candidate, goals, cases, ran_both_sides=None)
 
-    def _trial(
+    def _trial_result(
         self,
         candidate: _RunnableChange,
         goals: frozenset[str],
@@ -375,7 +375,7 @@ class TrialRunner:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
         reason: str | None = None
-        removed = frozenset[str]()
+        removed_breaks = frozenset[str]()
         diffs: list[Difference] = []
         run: CompiledRun | None = None
         inputs = 0
@@ -389,13 +389,13 @@ class TrialRunner:
             run = candidate.run_compiled(cases, is_promising)
             inputs = len(run.results)
             reason, diffs = self._compare_results(run, cases)
-            removed = self._compare_breaks(candidate.change, run).removed
+            removed_breaks = self._compare_breaks(candidate.change, run).removed_breaks
             if reason is None:
                 verdict, reason = self._verdict(candidate, run, diffs, goals)
             if verdict in WORKING and uses_edge_cases:
                 try:
-                    verdict, reason, removed, diffs, edge_case_count = self._compare_on_edge_cases(
-                        candidate, run, removed, diffs
+                    verdict, reason, removed_breaks, diffs, edge_case_count = self._compare_on_edge_cases(
+                        candidate, run, removed_breaks, diffs
                     )
                     inputs += edge_case_count
                 except TimeUpError:  # the results so far are worth more than no verdict
@@ -416,13 +416,13 @@ class TrialRunner:
             reason,
             list(dict.fromkeys(difference.text for difference in diffs)),
             self._evidence(run, cases, inputs, ran_both_sides=ran_both_sides) if run is not None else None,
-            removed,
+            removed_breaks,
             run.report if run is not None else None,
             time.perf_counter() - start,
         )
 
     def _compare_on_edge_cases(
-        self, candidate: _RunnableChange, run: CompiledRun, removed: frozenset[str], diffs: list[Difference]
+        self, candidate: _RunnableChange, run: CompiledRun, removed_breaks: frozenset[str], diffs: list[Difference]
     ) -> tuple[RemedyVerdict, str | None, frozenset[str], list[Difference], int]:
         """Compare a program that works on usual inputs with the original on edge inputs, uncompiled and compiled.
 
@@ -434,7 +434,7 @@ class TrialRunner:
         try:
             findings = EdgeFindings(diffs).extended(self._edge_differences(candidate))
         except LineLimitError:
-            return "fails", "runs too long on some inputs", removed, diffs, 0
+            return "fails", "runs too long on some inputs", removed_breaks, diffs, 0
         ran_uncompiled = findings.inputs
         choice: EdgeCaseChoice = "many" if candidate.differs_when_compiled else "some"
         original = self._compiled_edge_cases(choice) if findings.disqualifying_difference is None else None
@@ -447,23 +447,23 @@ class TrialRunner:
             )
         diffs, inputs = findings.diffs, findings.inputs
         if findings.disqualifying_difference is not None:
-            return "another result", findings.disqualifying_difference, removed, diffs, inputs
+            return "another result", findings.disqualifying_difference, removed_breaks, diffs, inputs
         if original is not None:
             breaks_before, breaks_after = [*self.original.breaks, *original[0].breaks], [*run.breaks, *edge_run.breaks]
             comparison = compare_breaks(breaks_before, breaks_after, self._changed_texts(candidate.change))
-            removed = comparison.removed
-            if comparison.new:
+            removed_breaks = comparison.removed_breaks
+            if comparison.new_breaks:
                 return (
                     "another break",
-                    f"then it breaks {break_summary(comparison.new[0], breaks_after)}",
-                    removed,
+                    f"then it breaks {break_summary(comparison.new_breaks[0], breaks_after)}",
+                    removed_breaks,
                     diffs,
                     inputs,
                 )
-            if not removed:
-                return "break stays", "it still breaks on some inputs", removed, diffs, inputs
+            if not removed_breaks:
+                return "break stays", "it still breaks on some inputs", removed_breaks, diffs, inputs
         if candidate.differs_when_compiled and findings.noted_difference is None:
-            findings = self._compare_compiled_other_kinds(candidate, removed, findings)
+            findings = self._compare_compiled_other_kinds(candidate, removed_breaks, findings)
         diffs, inputs = findings.diffs, findings.inputs
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
         has_tried_edge_cases = candidate.is_same_uncompiled or ran_uncompiled == len(edge_cases)
@@ -473,10 +473,10 @@ class TrialRunner:
         if note is None and edge_cases and not has_tried_edge_cases:
             note = _NO_TIME_FOR_EDGE_CASES
         verdict: RemedyVerdict = "works" if note is None else "works on what ran"
-        return ("works but differs" if diffs else verdict), note, removed, diffs, inputs
+        return ("works but differs" if diffs else verdict), note, removed_breaks, diffs, inputs
 
     def _compare_compiled_other_kinds(
-        self, candidate: _RunnableChange, removed: frozenset[str], findings: EdgeFindings
+        self, candidate: _RunnableChange, removed_breaks: frozenset[str], findings: EdgeFindings
     ) -> EdgeFindings:
         """Note the differences, on inputs of other kinds, of a program that differs only when compiled."""
         choices: tuple[EdgeCaseChoice, ...] = ("truth values", "other kinds")
@@ -489,26 +489,37 @@ class TrialRunner:
             pairs = zip(cases, changed_run.results, original_run.results, strict=False)
             findings = findings.extended(self._compiled_differences(*results) for results in pairs)
             if findings.noted_difference is None and not self._removes_breaks(
-                candidate, removed, original_run, changed_run
+                candidate, removed_breaks, original_run, changed_run
             ):
                 # PyTorch runs different code for different dimensions: it reads a zero-dimensional mask as a number.
                 same_rank = (case for case in cases if not case.input.has_other_rank)
                 runs = ((case, candidate.run_compiled([case], lambda _: True)) for case in same_rank)
                 breaking_case = next(
-                    (case for case, run in runs if not self._removes_breaks(candidate, removed, original_run, run)),
+                    (
+                        case
+                        for case, run in runs
+                        if not self._removes_breaks(candidate, removed_breaks, original_run, run)
+                    ),
                     None,
                 )
                 if breaking_case is not None:
-                    note = f"it still breaks with {breaking_case.input.what}"
+                    note = f"it still breaks with {breaking_case.input.description}"
                     findings = replace(findings, noted_difference=note)
         return findings
 
     def _removes_breaks(
-        self, candidate: _RunnableChange, removed: frozenset[str], original_run: CompiledRun, further_run: CompiledRun
+        self,
+        candidate: _RunnableChange,
+        removed_breaks: frozenset[str],
+        original_run: CompiledRun,
+        further_run: CompiledRun,
     ) -> bool:
         """Return whether a changed program has none of the removed breaks in a further run."""
         all_before = [*self.original.breaks, *original_run.breaks]
-        return removed <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).removed
+        return (
+            removed_breaks
+            <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).removed_breaks
+        )
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result
@@ -560,7 +571,7 @@ class TrialRunner:
         if any(not difference.is_acceptable for difference in diffs):
             return "another result", next(difference.text for difference in diffs if not difference.is_acceptable)
         comparison = self._compare_breaks(candidate.change, run)
-        if goals.isdisjoint(comparison.removed):
+        if goals.isdisjoint(comparison.removed_breaks):
             break_of_other_cause = next(
                 (comparison.other_cause[goal] for goal in goals if goal in comparison.other_cause), None
             )
@@ -573,8 +584,8 @@ class TrialRunner:
         if (verdict_of_loss := self._lost_compilation(run.report)) is not None:
             return verdict_of_loss
         has_as_many_breaks = run.report.summary.breaks >= self.original.report.summary.breaks
-        if comparison.new or has_as_many_breaks:
-            new_break = next(iter(comparison.new), None)
+        if comparison.new_breaks or has_as_many_breaks:
+            new_break = next(iter(comparison.new_breaks), None)
             reason = (
                 f"then it breaks {break_summary(new_break, run.breaks)}"
                 if new_break is not None
@@ -585,12 +596,12 @@ class TrialRunner:
             return "not tried", "the function returns a different result each time: its results cannot be compared"
         return ("works but differs" if diffs else "works"), None
 
-    def _lost_compilation(self, changed: Report) -> tuple[RemedyVerdict, str] | None:
+    def _lost_compilation(self, changed_report: Report) -> tuple[RemedyVerdict, str] | None:
         """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
         original = self.original.report
-        if original.summary.ops and not changed.summary.ops:
+        if original.summary.ops and not changed_report.summary.ops:
             return "fails", "then nothing is compiled"
-        given_up = functions_given_up(changed) - functions_given_up(original)
+        given_up = functions_given_up(changed_report) - functions_given_up(original)
         if given_up:
             return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
         return None
@@ -601,7 +612,7 @@ class TrialRunner:
         for case, result in zip(cases, run.results, strict=False):
             known_texts = self._compile_differences.get(id(case), self._usual_differences)
             if result.raised is not None and case.expected.raised is None:
-                return f"raises {description(result.raised)}, on {case.input.what}", []
+                return f"raises {description(result.raised)}, on {case.input.description}", []
             diffs += [
                 difference
                 for difference in self._differences(case, result)
@@ -645,7 +656,7 @@ class TrialRunner:
 
         inner = InnerModules(subject, change.inner_places, compile_here)
         compiled = inner.calling(call) if change.compiles_itself else compile_here(call)
-        forced = backend if change.compiles_itself else None
+        backend_to_force = backend if change.compiles_itself else None
 
         start, time_left = time.monotonic(), seconds_left()
 
@@ -657,7 +668,7 @@ class TrialRunner:
             chosen_cases: list[ReferenceCase], earlier_run: CompiledRun | None = None
         ) -> tuple[Report, dict[str, str], list[Result]]:
             results: list[Result] = []
-            with forced_backend(forced), recorder.record(find_cell) as recording:
+            with forced_backend(backend_to_force), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
                 for case in chosen_cases:
                     if earlier_run is not None and (
@@ -669,22 +680,22 @@ class TrialRunner:
 
         report, files, results = run_compiled(cases[:1])
         first_run = CompiledRun(report, None, files, results)
-        raises_anew = results[0].raised is not None and cases[0].expected.raised is None
-        if len(cases) == 1 or raises_anew or not is_promising(first_run):
+        is_newly_raising = results[0].raised is not None and cases[0].expected.raised is None
+        if len(cases) == 1 or is_newly_raising or not is_promising(first_run):
             return first_run
-        accepted = [case for case in cases[1:] if case.expected.raised is None]
-        later_report, later_files, more_results = run_compiled(accepted, first_run)
+        accepted_cases = [case for case in cases[1:] if case.expected.raised is None]
+        later_report, later_files, more_results = run_compiled(accepted_cases, first_run)
         run = CompiledRun(
             report,
             later_report,
             files,
             [*results, *more_results],
             later_files,
-            is_complete=len(more_results) == len(accepted),
+            is_complete=len(more_results) == len(accepted_cases),
         )
-        refused = cases[1 + len(accepted) :]
-        if refused and run.is_complete:  # breaks on inputs that both programs refuse do not matter
-            run = run.with_more_results(run_compiled(refused, run)[2])
+        refused_cases = cases[1 + len(accepted_cases) :]
+        if refused_cases and run.is_complete:  # breaks on inputs that both programs refuse do not matter
+            run = run.with_more_results(run_compiled(refused_cases, run)[2])
         return run
 
 

@@ -95,8 +95,8 @@ def _has_members(class_: type, node: ast.ClassDef) -> bool:
                 names.add(name)
             case ast.Assign(targets=[ast.Name(id=name)]):
                 names.add(name)
-    private = f"_{class_.__name__.lstrip('_')}__"
-    return all(name in members or f"{private}{name.lstrip('_')}" in members for name in names)
+    mangling_prefix = f"_{class_.__name__.lstrip('_')}__"
+    return all(name in members or f"{mangling_prefix}{name.lstrip('_')}" in members for name in names)
 
 
 @without_warnings()

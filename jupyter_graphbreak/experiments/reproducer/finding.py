@@ -112,7 +112,7 @@ def _run_final_script(
         final_run = run_alone(full_text, max(_FINAL_RUN_S, start + limit_s - time.monotonic()))
     except subprocess.TimeoutExpired:
         return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=step_count)
-    is_shown = target.is_shown_by(final_run.report, script.renamed, is_lenient=redacted)
+    is_shown = target.is_shown_by(final_run.report, script.new_names, is_lenient=redacted)
     # The trace lacks some findings, which only the output shows.
     is_shown = is_shown or target.is_printed_by(final_run.output, fails=final_run.status != 0)
     if not is_shown:
@@ -158,11 +158,11 @@ class _ScriptSearch:
         return None
 
     def _shows(self, text: str, script: Script, *, is_lenient: bool = False) -> bool:
-        if not is_lenient and not all(line in text for line in script.required):
+        if not is_lenient and not all(line in text for line in script.required_texts):
             return False
         report, stop_reason = self._runner.run(text, min(_MAX_RUN_S, max(1.0, self._end - time.monotonic())))
         if report is not None and self._raises_nothing_new(report):
-            if self._target.is_shown_by(report, script.renamed, is_lenient=is_lenient):
+            if self._target.is_shown_by(report, script.new_names, is_lenient=is_lenient):
                 return True
             if report.error is None:
                 self.reason = (
@@ -234,7 +234,7 @@ def _entries_for(kept_entries: KeptEntries, target: Target) -> Iterator[Entry]:
 
 def _why_no_entry(report: Report, kept_entries: KeptEntries) -> str:
     if kept_entries.effects:
-        return f"The call was not run again: it {kept_entries.effects[0].what}."
+        return f"The call was not run again: it {kept_entries.effects[0].description}."
     if kept_entries.left_out:
         return kept_entries.left_out[0]
     if report.effects:
@@ -242,8 +242,8 @@ def _why_no_entry(report: Report, kept_entries: KeptEntries) -> str:
     return "No call of a compiled function was kept."
 
 
-def _seconds_since(begun: float) -> float:
-    return round(time.monotonic() - begun, 1)
+def _seconds_since(start: float) -> float:
+    return round(time.monotonic() - start, 1)
 
 
 def script_header(title: str, packages: Iterable[str]) -> str:
@@ -285,6 +285,6 @@ def _versions(packages: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _requirements(packages: Iterable[str]) -> list[str]:
-    known = importlib.metadata.packages_distributions()
-    names = [name for package in sorted(set(packages)) for name in known.get(package, [])[:1]]
+    distributions = importlib.metadata.packages_distributions()
+    names = [name for package in sorted(set(packages)) for name in distributions.get(package, [])[:1]]
     return [f"{name}=={importlib.metadata.version(name)}" for name in names]

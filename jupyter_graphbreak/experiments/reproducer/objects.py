@@ -115,9 +115,13 @@ def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
             if isinstance(wrapped_function, types.FunctionType) and is_written_by_user(wrapped_function)
             else function
         )
-    unwrapped = inspect.unwrap(function)
-    if unwrapped is not function and isinstance(unwrapped, types.FunctionType) and is_written_by_user(unwrapped):
-        return unwrapped
+    unwrapped_function = inspect.unwrap(function)
+    if (
+        unwrapped_function is not function
+        and isinstance(unwrapped_function, types.FunctionType)
+        and is_written_by_user(unwrapped_function)
+    ):
+        return unwrapped_function
     for cell in function.__closure__ or ():
         closure_value = cell_content(cell)
         if isinstance(closure_value, types.FunctionType) and is_written_by_user(closure_value):
@@ -126,7 +130,7 @@ def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
 
 
 def is_library_callable(value: Any) -> bool:
-    """Return whether an object is a package's function that is not written in Python."""
+    """Return whether an object is an operator of PyTorch, a NumPy ufunc, or a method that is not written in Python."""
     return type(value).__name__ in {*_OPERATOR_CLASSES, "ufunc", "method_descriptor"}
 
 
@@ -145,9 +149,9 @@ def import_place_of(value: Any, wanted_name: str) -> tuple[str | None, str]:
     for module_name, name in candidates:
         if _lookup(module_name, name) is value:
             return _most_public(module_name, name, value), name
-    for module_name, loaded in sys.modules.copy().items():
-        if is_library(getattr(loaded, "__file__", None) or ""):
-            attribute_name = next((name for name in names if vars(loaded).get(name) is value), None)
+    for module_name, loaded_module in sys.modules.copy().items():
+        if is_library(getattr(loaded_module, "__file__", None) or ""):
+            attribute_name = next((name for name in names if vars(loaded_module).get(name) is value), None)
             if attribute_name is not None:
                 return module_name, attribute_name
     return None, path

@@ -58,7 +58,7 @@ class FinalRun(NamedTuple):
 
 
 class ScriptRunner:
-    """Runs scripts in forks of a process that has loaded PyTorch."""
+    """Runs scripts in forks of a process that has loaded PyTorch, or in new processes if the system has no fork."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -180,12 +180,12 @@ class _EffectBlocker:
     def on_effect(self, effect: ObservedEffect, _: FrameType) -> None:
         from jupyter_graphbreak.experiments.trial.side_effects import HOSTNAME, EffectRefusedError
 
-        if effect.kind == "state" and effect.what != HOSTNAME:
+        if effect.kind == "state" and effect.description != HOSTNAME:
             return  # it ends with the process
         self.effect = self.effect or effect
         raise EffectRefusedError(effect)
 
-    def on_state_change(self, what: str, place: StackEntry | None, _: FrameType) -> None:
+    def on_state_change(self, description: str, place: StackEntry | None, _: FrameType) -> None:
         """Allow changes of state that end with the process."""
 
 
@@ -271,7 +271,7 @@ def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
     from jupyter_graphbreak._torch_compat.configuration import ignore_set_logs
     from jupyter_graphbreak.analysis.build import build_report
     from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, listen
-    from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE, UNAUDITED
+    from jupyter_graphbreak.experiments.trial.unaudited_functions import COMMON_REPLACEMENTS, TRIAL_REPLACEMENTS
     from jupyter_graphbreak.recording import recorder
 
     os.chdir(folder)
@@ -283,14 +283,14 @@ def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
     with recorder.record() as recording:
         try:
             program = compile(script, str(path), "exec")
-            with UNAUDITED.installed(), REFUSABLE.installed(), listen(blocker):
+            with COMMON_REPLACEMENTS.installed(), TRIAL_REPLACEMENTS.installed(), listen(blocker):
                 exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - the script
         except EffectRefusedError as refused:
-            reason = refused.effect.what
+            reason = refused.effect.description
         except BaseException as error:  # noqa: BLE001 - the exception may be the one to show
             recording.fail(error)
     if blocker.effect is not None:
-        reason = blocker.effect.what
+        reason = blocker.effect.description
     answer = {"reason": reason} if reason else {"report": msgspec.json.encode(build_report(recording.records)).decode()}
     file.write(json.dumps(answer).encode())
     file.flush()

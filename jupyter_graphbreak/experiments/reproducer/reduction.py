@@ -33,10 +33,10 @@ def reduce_script(
         progress = False
         for changes in (
             _without_statements,
-            _unwrapped,
+            _with_simpler_statement,
             _without_parameters,
             _without_items_or_keywords,
-            _simplified,
+            _with_simpler_expression,
             _without_aliases,
         ):
             number = 0
@@ -83,22 +83,22 @@ def _next_smaller(
 
 def _uses_undefined_names(tree: ast.Module) -> bool:
     """Return whether an assignment or expression at the top of a script uses a name that is not defined before it."""
-    defined = {*dir(builtins), "__name__", "__file__"}
+    defined_names = {*dir(builtins), "__name__", "__file__"}
     for statement in tree.body:
         match statement:
             case ast.Import(names) | ast.ImportFrom(names=names):
-                defined |= {alias.asname or alias.name.partition(".")[0] for alias in names}
+                defined_names |= {alias.asname or alias.name.partition(".")[0] for alias in names}
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                defined.add(name)
+                defined_names.add(name)
             case ast.Assign() | ast.Expr():
                 name_nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
                 bound_names = {node.id for node in name_nodes if isinstance(node.ctx, ast.Store)}
                 is_lazy = any(isinstance(node, ast.Lambda) for node in ast.walk(statement))
-                if not is_lazy and any(node.id not in defined | bound_names for node in name_nodes):
+                if not is_lazy and any(node.id not in defined_names | bound_names for node in name_nodes):
                     return True
-                defined |= bound_names
+                defined_names |= bound_names
             case _:
-                defined |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+                defined_names |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
     return False
 
 
@@ -118,18 +118,18 @@ def _without_statements(tree: ast.Module) -> Iterator[ast.Module]:
 
 def _blocks(tree: ast.AST) -> Iterator[list[Any]]:
     """Yield the lists of statements, outer ones first."""
-    unvisited: list[ast.AST] = [tree]
-    while unvisited:
-        node = unvisited.pop(0)
+    unvisited_nodes: list[ast.AST] = [tree]
+    while unvisited_nodes:
+        node = unvisited_nodes.pop(0)
         for name in _BLOCK_FIELDS:
             block = getattr(node, name, None)
             if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
                 yield block
-                unvisited += block
-        unvisited += getattr(node, "handlers", [])
+                unvisited_nodes += block
+        unvisited_nodes += getattr(node, "handlers", [])
 
 
-def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
+def _with_simpler_statement(tree: ast.Module) -> Iterator[ast.Module]:
     """Yield the script with one statement simplified.
 
     A compound statement is replaced by one of its blocks; a definition loses a decorator, a base, or all annotations.
@@ -163,14 +163,14 @@ def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
 
 def _copied_with_node(tree: ast.Module, number: int) -> tuple[ast.Module, Any]:
     """Return a copy of a script, and its node with a number in the order of :func:`ast.walk`."""
-    copied = copy.deepcopy(tree)
-    return copied, next(itertools.islice(ast.walk(copied), number, None))
+    copied_tree = copy.deepcopy(tree)
+    return copied_tree, next(itertools.islice(ast.walk(copied_tree), number, None))
 
 
 def _copied_with_block(tree: ast.Module, number: int) -> tuple[ast.Module, list[Any]]:
     """Return a copy of a script, and its block with a number in the order of :func:`_blocks`."""
-    copied = copy.deepcopy(tree)
-    return copied, next(itertools.islice(_blocks(copied), number, None))
+    copied_tree = copy.deepcopy(tree)
+    return copied_tree, next(itertools.islice(_blocks(copied_tree), number, None))
 
 
 def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:
@@ -249,8 +249,8 @@ def _without_items_or_keywords(tree: ast.Module) -> Iterator[ast.Module]:
             continue
         if ast.unparse(node.func).startswith("torch.compile"):  # its backend and scope are part of the finding
             if any(word.arg == "options" for word in node.keywords):
-                changed_tree, compiling = _copied_with_node(tree, number)
-                compiling.keywords = [word for word in compiling.keywords if word.arg != "options"]
+                changed_tree, compiling_node = _copied_with_node(tree, number)
+                compiling_node.keywords = [word for word in compiling_node.keywords if word.arg != "options"]
                 yield changed_tree
             continue
         length = len(node.keywords)
@@ -265,7 +265,7 @@ def _without_items_or_keywords(tree: ast.Module) -> Iterator[ast.Module]:
             length //= 2
 
 
-def _simplified(tree: ast.Module) -> Iterator[ast.Module]:
+def _with_simpler_expression(tree: ast.Module) -> Iterator[ast.Module]:
     """Yield the script with an expression replaced by one of its parts."""
     for number, node in enumerate(ast.walk(tree)):
         for name, index, part in _expressions(node):

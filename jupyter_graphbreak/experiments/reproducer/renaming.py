@@ -63,10 +63,10 @@ class NameReplacer(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """Return the name, or the expression that replaces it."""
-        new = self._names.get(node.id)
-        if new is None:
+        replacement = self._names.get(node.id)
+        if replacement is None:
             return node
-        return expression(new) if isinstance(node.ctx, ast.Load) else ast.Name(new, node.ctx)
+        return expression(replacement) if isinstance(node.ctx, ast.Load) else ast.Name(replacement, node.ctx)
 
     def visit_Global(self, node: ast.Global) -> ast.Global:
         """Return the statement with the new names."""
@@ -89,7 +89,7 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
     def __init__(self, bind: Callable[[Any, str], str], modules: dict[str, types.ModuleType]) -> None:
         self._bind = bind
         #: The names of parts of the modules in the code, and their names in the script.
-        self.renamed: dict[str, str] = {}
+        self.new_names: dict[str, str] = {}
         self._modules = modules
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -105,7 +105,7 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
                 if not is_own_module(value):
                     name = self._bind(value, part)
                     remaining_parts = list(reversed(chain))[number:]
-                    self.renamed[".".join([owner.id, *list(reversed(chain))[:number]])] = name
+                    self.new_names[".".join([owner.id, *list(reversed(chain))[:number]])] = name
                     return expression(".".join([name, *remaining_parts]))
         self.generic_visit(node)
         return node
@@ -158,17 +158,17 @@ def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
 
 def _own_names(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
     """Return the new names of the script's own definitions: functions, classes and variables, and attributes."""
-    imported = {alias.asname or alias.name.partition(".")[0] for node in ast.walk(tree)
+    imported_names = {alias.asname or alias.name.partition(".")[0] for node in ast.walk(tree)
                 if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}  # fmt: skip
     names: dict[str, str] = {}
     attributes: dict[str, str] = {}
     counts = {"f": 0, "C": 0, "v": 0, "a": 0}
 
     def add(name: str, letter: str) -> None:
-        known, kept = (attributes, _KEPT_ATTRIBUTES) if letter == "a" else (names, _KEPT_NAMES)
-        if not name.startswith("__") and name not in kept and name not in imported and name not in known:
+        new_names, kept = (attributes, _KEPT_ATTRIBUTES) if letter == "a" else (names, _KEPT_NAMES)
+        if not name.startswith("__") and name not in kept and name not in imported_names and name not in new_names:
             counts[letter] += 1
-            known[name] = f"{letter}{counts[letter]}"
+            new_names[name] = f"{letter}{counts[letter]}"
 
     for node in ast.walk(tree):
         match node:
@@ -210,6 +210,6 @@ class _StringReplacer(ast.NodeTransformer):
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         if isinstance(node.value, str) and not node.value.startswith("__"):
-            new = self._names.get(node.value) or self._texts.setdefault(node.value, f"s{len(self._texts) + 1}")
-            return ast.Constant(new)
+            new_text = self._names.get(node.value) or self._texts.setdefault(node.value, f"s{len(self._texts) + 1}")
+            return ast.Constant(new_text)
         return node

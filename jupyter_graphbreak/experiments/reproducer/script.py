@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import given_backend
+from jupyter_graphbreak._torch_compat.compiled import backend_and_options
 from jupyter_graphbreak.experiments.recompiles.replay import RepeatedCall
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.objects import variable_name_for
 from jupyter_graphbreak.experiments.reproducer.renaming import expression
 from jupyter_graphbreak.experiments.reproducer.target import CHECK
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
+from jupyter_graphbreak.experiments.trial.call_specs import TensorSpec, state_roots
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuilt_arguments
-from jupyter_graphbreak.experiments.trial.seen_calls import TensorSpec, state_roots
 from jupyter_graphbreak.recording.targets import closure_values
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.reproducer.target import Target
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSpec
     from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall
 
 #: The logs in which PyTorch itself reports a break or a recompile.
 _LOG_NAMES = {"break": "graph_breaks", "recompile": "recompiles"}
@@ -70,28 +70,28 @@ class Script:
 
     Parameters
     ----------
-    required : tuple of str
+    required_texts : tuple of str
         Texts that the script must keep while it is reduced.
-    renamed : mapping
+    new_names : mapping
         The names of parts of modules in the script, by their names in the user's code.
     packages : frozenset of str
         The packages that the script needs besides PyTorch.
     """
 
     tree: ast.Module
-    required: tuple[str, ...]
-    renamed: Mapping[str, str]
+    required_texts: tuple[str, ...]
+    new_names: Mapping[str, str]
     packages: frozenset[str]
 
 
 def script_for(
-    entry: Entry, calls: Sequence[SeenCall], target: Target, settings: Mapping[str, Any], variant: ScriptVariant
+    entry: Entry, calls: Sequence[CallSpec], target: Target, settings: Mapping[str, Any], variant: ScriptVariant
 ) -> Script:
     """Write the script for an entry.
 
     Parameters
     ----------
-    calls : sequence of SeenCall
+    calls : sequence of CallSpec
         The entry's calls; the first one is the call that was copied.
     settings : mapping
         The settings of ``torch._dynamo.config`` that are not the default.
@@ -108,7 +108,7 @@ def script_for(
         modules=_modules(entry),
     )
     call, first_arguments = _plain_call(entry.call)
-    call_text = ast.unparse(writer.value(call))
+    call_text = ast.unparse(writer.expression_of(call))
     if not call_text.isidentifier() and not call_text.replace(".", "").isidentifier():
         name = "model" if isinstance(call, torch.nn.Module) else "function"
         call_text = writer.assign(call, expression(call_text), name)
@@ -129,22 +129,22 @@ def script_for(
         call_lines = [call_lines[0], *_indented("with torch._dynamo.error_on_graph_break(True):", call_lines[1:])]
     if not target.is_logged:
         call_lines.append(_PRINT_BREAK_COUNTS)
-    tree = writer.module(ast.parse("\n".join(call_lines)).body)
+    tree = writer.script(ast.parse("\n".join(call_lines)).body)
     is_random = "torch.rand" in ast.unparse(tree) or ".normal_()" in ast.unparse(tree)
     setup_lines += [_SEED_CALL] if is_random or is_check else []
     end_of_imports = next(
         index for index, part in enumerate(tree.body) if not isinstance(part, ast.Import | ast.ImportFrom)
     )
     tree.body[end_of_imports:end_of_imports] = ast.parse("\n".join(setup_lines)).body
-    required = tuple(line for line in setup_lines if line == _SEED_CALL or "set_logs" in line)
-    required += () if entry.compiles_itself else ("torch.compile(",)
+    required_texts = tuple(line for line in setup_lines if line == _SEED_CALL or "set_logs" in line)
+    required_texts += () if entry.compiles_itself else ("torch.compile(",)
     if is_check:
-        required += _lines_that_compare(
-            tree, writer.known_name(given_backend(entry.backend)[0]), raises=bool(target.error[0])
+        required_texts += _lines_that_compare(
+            tree, writer.known_name(backend_and_options(entry.backend)[0]), raises=bool(target.error[0])
         )
-    required += ("list(compiled(",) if is_generator else ()
-    required += (_PRINT_BREAK_COUNTS,) if not target.is_logged else ()
-    return Script(ast.fix_missing_locations(tree), required, dict(writer.renamed), frozenset(writer.packages))
+    required_texts += ("list(compiled(",) if is_generator else ()
+    required_texts += (_PRINT_BREAK_COUNTS,) if not target.is_logged else ()
+    return Script(ast.fix_missing_locations(tree), required_texts, dict(writer.new_names), frozenset(writer.packages))
 
 
 class _CallText(NamedTuple):
@@ -155,7 +155,7 @@ class _CallText(NamedTuple):
 
 
 def _call_texts(
-    writer: Writer, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[SeenCall]
+    writer: Writer, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[CallSpec]
 ) -> list[_CallText]:
     """Return the texts of calls, of which the first has the entry's own arguments; without calls, only that text."""
     texts = [_CallText([], _arguments_text(writer, first_arguments, entry.arguments))]
@@ -205,7 +205,7 @@ def _modules(entry: Entry) -> dict[str, torch.nn.Module]:
 
 
 def _function_identity(function: Any) -> list[tuple[str, int, str]]:
-    """Return what identifies a function: the places of its code and of the code of functions in its closure."""
+    """Return the places of a function's code and of the code of functions in its closure, which identify it."""
     codes = [
         code
         for part in (function, *closure_values(function))
@@ -215,8 +215,8 @@ def _function_identity(function: Any) -> list[tuple[str, int, str]]:
 
 
 def _arguments_text(writer: Writer, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:
-    texts = [ast.unparse(writer.value(value)) for value in (*first_arguments, *arguments.args)]
-    texts += [f"{name}={ast.unparse(writer.value(value))}" for name, value in arguments.kwargs.items()]
+    texts = [ast.unparse(writer.expression_of(value)) for value in (*first_arguments, *arguments.args)]
+    texts += [f"{name}={ast.unparse(writer.expression_of(value))}" for name, value in arguments.kwargs.items()]
     return ", ".join(texts)
 
 
@@ -227,7 +227,7 @@ def _name_objects(writer: Writer, arguments: Arguments) -> None:
             writer.bind(value, variable_name_for(type(value).__name__))
 
 
-def _state_changes(writer: Writer, entry: Entry, earlier_call: SeenCall, later_call: SeenCall) -> list[str]:
+def _state_changes(writer: Writer, entry: Entry, earlier_call: CallSpec, later_call: CallSpec) -> list[str]:
     """Return assignments of the numbers, flags and strings that changed between two calls."""
     if earlier_call.state is None or later_call.state is None:
         return []
@@ -255,8 +255,8 @@ def _is_generator(call: Any) -> bool:
 
 
 def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: ScriptVariant) -> str:
-    backend, options = given_backend(entry.backend)
-    backend_text = repr(backend) if isinstance(backend, str) else ast.unparse(writer.value(backend))
+    backend, options = backend_and_options(entry.backend)
+    backend_text = repr(backend) if isinstance(backend, str) else ast.unparse(writer.expression_of(backend))
     parts = [call_text]
     if backend_text != "'inductor'":
         parts.append(f"backend={backend_text}")
@@ -267,7 +267,7 @@ def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: 
     if entry.guard_filter is not None:
         options = {**options, "guard_filter_fn": entry.guard_filter}
     if options:
-        parts.append(f"options={ast.unparse(writer.value(options))}")
+        parts.append(f"options={ast.unparse(writer.expression_of(options))}")
     return call_text if entry.compiles_itself else f"torch.compile({', '.join(parts)})"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: The ids of an error and of a wrong result.
 ERROR, CHECK = "error", "check"
 #: The exception that the script raises if its two results differ, and the function that the script calls to compare.
-WRONG, COMPARING = "AssertionError", "assert_close"
+WRONG_RESULT_ERROR, COMPARISON_FUNCTION = "AssertionError", "assert_close"
 _MAX_TITLE = 200
 _NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)")
 
@@ -71,19 +71,19 @@ class Target:
     gradients_differ: bool = False
     arguments_differ: bool = False
 
-    def is_shown_by(self, report: Report, renamed: Mapping[str, str], *, is_lenient: bool = False) -> bool:
+    def is_shown_by(self, report: Report, new_names: Mapping[str, str], *, is_lenient: bool = False) -> bool:
         """Return whether the run of a script reproduces this target.
 
         Parameters
         ----------
-        renamed : mapping
+        new_names : mapping
             The names in the script that differ from those in the program, by the names in the program.
         is_lenient : bool
             Whether to ignore code and the names of functions and messages, which differ in a redacted script.
         """
         match self.kind:
             case "break":
-                return any(self._is_same_break(break_, renamed, is_lenient=is_lenient) for break_ in report.breaks)
+                return any(self._is_same_break(break_, new_names, is_lenient=is_lenient) for break_ in report.breaks)
             case "recompile":
                 return any(self._is_same_recompile(recompile, is_lenient=is_lenient) for recompile in report.recompiles)
             case "error":
@@ -95,7 +95,11 @@ class Target:
         if report.error is None or self.error[0]:
             return report.error is not None and report.error.type == self.error[0]
         location = report.error.location  # a line of the script, not of PyTorch
-        return report.error.type == WRONG and location is not None and COMPARING in (location.code or "")
+        return (
+            report.error.type == WRONG_RESULT_ERROR
+            and location is not None
+            and COMPARISON_FUNCTION in (location.code or "")
+        )
 
     def is_printed_by(self, output: str, *, fails: bool) -> bool:
         """Return whether the output and the exit status of a script show the finding."""
@@ -104,16 +108,20 @@ class Target:
                 return self.gb_type in output and fails == self.is_error
             case "recompile":
                 return False
-        return fails and (self.error[0] or WRONG) in output and (bool(self.error[0]) or COMPARING in output)
+        return (
+            fails
+            and (self.error[0] or WRONG_RESULT_ERROR) in output
+            and (bool(self.error[0]) or COMPARISON_FUNCTION in output)
+        )
 
-    def _is_same_break(self, break_: Break, renamed: Mapping[str, str], *, is_lenient: bool) -> bool:
+    def _is_same_break(self, break_: Break, new_names: Mapping[str, str], *, is_lenient: bool) -> bool:
         if (break_.gb_id or break_.gb_type) != self.cause or (break_.outcome == "error") != self.is_error:
             return False
         if is_lenient or not self.code:
             return True
         target_code, break_code = self.code, code_of(break_)
-        for name, new in renamed.items():
-            target_code = target_code.replace(name, new)
+        for name, new_name in new_names.items():
+            target_code = target_code.replace(name, new_name)
         return bool(break_code) and (target_code in break_code or break_code in target_code)  # a trace has whole lines
 
     def _is_same_recompile(self, recompile: Recompile, *, is_lenient: bool) -> bool:

@@ -115,11 +115,11 @@ class Writer:
         #: The objects that are made without a constructor: the class, the name of the variable, and the statements.
         self._objects: list[tuple[type, str, list[ast.stmt]]] = []
         #: The names that parts of modules have in the script, by their names in the user's code.
-        self.renamed: dict[str, str] = {}
+        self.new_names: dict[str, str] = {}
         #: The installed packages that the script needs besides PyTorch.
         self.packages: set[str] = set()
 
-    def module(self, tail: Iterable[ast.stmt]) -> ast.Module:
+    def script(self, tail: Iterable[ast.stmt]) -> ast.Module:
         """Return the script: imports, definitions, and the given statements."""
         self._write_constructors()
         imports = [statement for _, statement in sorted(self._imports.items())]
@@ -185,7 +185,7 @@ class Writer:
             return self._write_function(user_function, wanted_name, value)
         if isinstance(value, types.FunctionType | types.BuiltinFunctionType) or is_library_callable(value):
             return self._import_object(value, wanted_name)
-        return self.assign(value, self.value(value), wanted_name)
+        return self.assign(value, self.expression_of(value), wanted_name)
 
     def assign(self, value: Any, node: ast.expr, wanted_name: str) -> str:
         """Define a variable for an object that an expression makes, and return its name."""
@@ -252,7 +252,7 @@ class Writer:
         name = self._reserve_name(value, wanted_name if isinstance(node, ast.Lambda) else node.name)
         self._names.setdefault(id(function), name)
         self._named_objects.append(function)
-        definition = self._resolved(remove_noise(node), function)
+        definition = self._definition_with_script_names(remove_noise(node), function)
         if isinstance(definition, ast.Lambda):
             self._statements.append(ast.Assign([ast.Name(name, ast.Store())], definition, lineno=0))
         else:
@@ -264,11 +264,11 @@ class Writer:
         """Write a custom operator, with its result for fake tensors."""
         name = self._write_function(function, function.__name__, value)
         if fake is not None:
-            fake_expression = self.value(fake)
+            fake_expression = self.expression_of(fake)
             self._statements += ast.parse(f"{name}.register_fake({ast.unparse(fake_expression)})").body
         return name
 
-    def _resolved(self, node: Any, function: types.FunctionType) -> Any:
+    def _definition_with_script_names(self, node: Any, function: types.FunctionType) -> Any:
         """Define the objects that a function uses, and return its definition with the script's names."""
         scope = dict(function.__globals__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -280,7 +280,7 @@ class Writer:
         modules = {name: scope[name] for name in names if is_own_module(scope.get(name))}
         replacer = ModuleAttributeReplacer(self.bind, modules)
         node = replacer.visit(node)
-        self.renamed |= replacer.renamed
+        self.new_names |= replacer.new_names
         new_names: dict[str, str] = {}
         for name in sorted(outer_names(node) - skip):
             value = scope.get(name, MISSING)
@@ -326,13 +326,13 @@ class Writer:
             creator = self._import_object(collections.namedtuple, "namedtuple")  # noqa: PYI024 - as the program has it
             return expression(f"{creator}({class_.__name__!r}, {list(class_._fields)!r})")
         if issubclass(class_, enum.Enum):
-            members = self.value({name: member.value for name, member in class_.__members__.items()})
+            members = self.expression_of({name: member.value for name, member in class_.__members__.items()})
             return expression(f"{self.bind(class_.__base__, 'Enum')}({class_.__name__!r}, {ast.unparse(members)})")
         return None
 
     # Values.
 
-    def value(self, value: Any, depth: int = 0) -> ast.expr:
+    def expression_of(self, value: Any, depth: int = 0) -> ast.expr:
         """Return an expression that makes a value.
 
         Raises
@@ -348,27 +348,27 @@ class Writer:
             return expression(repr(value))
         if id(value) in self._names:
             return expression(self._names[id(value)])
-        for write in (self._value_of_torch, self._value_of_python, self._container):
+        for write in (self._torch_expression, self._python_expression, self._container_expression):
             if (node := write(value, depth)) is not None:
                 return node
-        return self._object(value, depth)
+        return self._object_expression(value, depth)
 
-    def _value_of_torch(self, value: Any, depth: int) -> ast.expr | None:
+    def _torch_expression(self, value: Any, depth: int) -> ast.expr | None:
         match value:
             case torch.Tensor() | torch.dtype() | torch.layout() | torch.memory_format():
-                return expression(self._tensor(value) if isinstance(value, torch.Tensor) else repr(value))
+                return expression(self._tensor_text(value) if isinstance(value, torch.Tensor) else repr(value))
             case torch.device() | torch.Generator():
                 is_device = isinstance(value, torch.device)
                 return expression(f"torch.device({str(value)!r})" if is_device else "torch.Generator().manual_seed(0)")
             case torch.nn.Module():
                 return self._module_in_its_mode(value, depth)
             case _ if _is_array(value):
-                return expression(f"({self._data(torch.from_numpy(value))}).numpy()")
+                return expression(f"({self._data_text(torch.from_numpy(value))}).numpy()")
             case torch.optim.Optimizer():
-                return expression(self.assign(value, self._optimizer(value, depth), "optimizer"))
+                return expression(self.assign(value, self._optimizer_expression(value, depth), "optimizer"))
         return None
 
-    def _value_of_python(self, value: Any, depth: int) -> ast.expr | None:
+    def _python_expression(self, value: Any, depth: int) -> ast.expr | None:
         match value:
             case enum.Enum():
                 class_name = self.bind(type(value), type(value).__name__)
@@ -378,7 +378,9 @@ class Writer:
                 self._imports["import logging"] = ast.parse("import logging").body[0]
                 return expression(f"logging.getLogger({value.name!r})")
             case types.SimpleNamespace() | argparse.Namespace():
-                keywords = [ast.keyword(name, self.value(part, depth + 1)) for name, part in vars(value).items()]
+                keywords = [
+                    ast.keyword(name, self.expression_of(part, depth + 1)) for name, part in vars(value).items()
+                ]
                 return ast.Call(expression(self.bind(type(value), type(value).__name__)), [], keywords)
             case pathlib.PurePath() | decimal.Decimal() | fractions.Fraction() | uuid.UUID():
                 return ast.Call(
@@ -387,15 +389,17 @@ class Writer:
             case types.FunctionType() | types.BuiltinFunctionType() | types.ModuleType() | type():
                 return expression(self.bind(value, value.__name__.rpartition(".")[2]))
             case types.MethodType():
-                return ast.Attribute(self.value(value.__self__, depth + 1), value.__name__, ast.Load())
+                return ast.Attribute(self.expression_of(value.__self__, depth + 1), value.__name__, ast.Load())
             case functools.partial():
                 self._imports["import functools"] = ast.parse("import functools").body[0]
-                parts = [self.value(part, depth + 1) for part in (value.func, *value.args)]
-                keywords = [ast.keyword(name, self.value(part, depth + 1)) for name, part in value.keywords.items()]
+                parts = [self.expression_of(part, depth + 1) for part in (value.func, *value.args)]
+                keywords = [
+                    ast.keyword(name, self.expression_of(part, depth + 1)) for name, part in value.keywords.items()
+                ]
                 return ast.Call(expression("functools.partial"), parts, keywords)
         return None
 
-    def _container(self, value: Any, depth: int) -> ast.expr | None:
+    def _container_expression(self, value: Any, depth: int) -> ast.expr | None:
         class_ = type(value)
         if not isinstance(value, dict | list | tuple | set | frozenset | slice | range | collections.deque):
             return None
@@ -404,13 +408,15 @@ class Writer:
         if len(value) > _MAX_ITEMS:
             raise UnwritableError(f"a {class_.__name__} has {len(value)} items")
         if isinstance(value, dict):
-            keys = [self.value(key, depth + 1) for key in value]
-            dict_expression: ast.expr = ast.Dict([*keys], [self.value(item, depth + 1) for item in value.values()])
+            keys = [self.expression_of(key, depth + 1) for key in value]
+            dict_expression: ast.expr = ast.Dict(
+                [*keys], [self.expression_of(item, depth + 1) for item in value.values()]
+            )
             if isinstance(value, collections.defaultdict):
-                default_factory = self.value(value.default_factory, depth + 1)
+                default_factory = self.expression_of(value.default_factory, depth + 1)
                 return self._container_call(class_, default_factory, dict_expression)
             return dict_expression if class_ is dict else self._container_call(class_, dict_expression)
-        items = [self.value(item, depth + 1) for item in value]
+        items = [self.expression_of(item, depth + 1) for item in value]
         if isinstance(value, tuple) and hasattr(class_, "_fields"):
             return ast.Call(expression(self.bind(class_, class_.__name__)), items, [])
         if class_ is set and items:
@@ -435,12 +441,12 @@ class Writer:
             return None
         return ast.Call(expression(self.bind(class_, class_.__name__)), [*arguments], [])
 
-    def _tensor(self, tensor: torch.Tensor) -> str:
+    def _tensor_text(self, tensor: torch.Tensor) -> str:
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         if type(tensor) in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
-            text = self._data(tensor.detach())
+            text = self._data_text(tensor.detach())
         else:
-            plain = self._data(_plain_tensor(tensor))
+            plain = self._data_text(_plain_tensor(tensor))
             text = f"{plain}.as_subclass({self.bind(type(tensor), type(tensor).__name__)})"
         if is_parameter:
             return f"torch.nn.Parameter({text}{'' if tensor.requires_grad else ', requires_grad=False'})"
@@ -448,9 +454,9 @@ class Writer:
             return text
         return text[:-1] + ", requires_grad=True)" if text.startswith("torch.randn(") else text + ".requires_grad_()"
 
-    def _data(self, tensor: torch.Tensor) -> str:
+    def _data_text(self, tensor: torch.Tensor) -> str:
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
-            return self._sparse(tensor)
+            return self._sparse_text(tensor)
         shape, dtype = tuple(tensor.shape), tensor.dtype
         device = "" if tensor.device.type == "cpu" else f", device={str(tensor.device.type)!r}"
         sizes = ", ".join(map(str, shape)) if shape else "()"
@@ -472,7 +478,9 @@ class Writer:
         if not tensor.is_contiguous():
             empty_tensor = f"torch.empty_strided({shape}, {tuple(tensor.stride())}{dtype_argument}{device})"
             return (
-                f"{empty_tensor}.normal_()" if is_float else f"{empty_tensor}.copy_({self._data(tensor.contiguous())})"
+                f"{empty_tensor}.normal_()"
+                if is_float
+                else f"{empty_tensor}.copy_({self._data_text(tensor.contiguous())})"
             )
         if is_float:
             has_generator = dtype.itemsize > 1
@@ -485,27 +493,29 @@ class Writer:
         dtype_argument = "" if dtype == torch.int64 else dtype_argument
         return f"torch.randint({low}, {high + 1}, {shape}{dtype_argument}{device})"
 
-    def _sparse(self, tensor: torch.Tensor) -> str:
+    def _sparse_text(self, tensor: torch.Tensor) -> str:
         if tensor.layout not in {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc}:
             raise UnwritableError(f"a tensor with the layout {tensor.layout} cannot be written as source text")
-        coalesced = tensor.to_sparse_coo().coalesce()
-        indices, shape = coalesced.indices(), tuple(tensor.shape)
-        indices_text = self._data(indices)
+        coalesced_tensor = tensor.to_sparse_coo().coalesce()
+        indices, shape = coalesced_tensor.indices(), tuple(tensor.shape)
+        indices_text = self._data_text(indices)
         if indices.numel() > _MAX_NUMBERS:  # a random index must be below the size of its own dimension
-            rows = (f"torch.randint(0, {size}, ({indices.shape[1]},))" for size in shape[: coalesced.sparse_dim()])
+            rows = (
+                f"torch.randint(0, {size}, ({indices.shape[1]},))" for size in shape[: coalesced_tensor.sparse_dim()]
+            )
             indices_text = f"torch.stack([{', '.join(rows)}])"
-        sparse_text = f"torch.sparse_coo_tensor({indices_text}, {self._data(coalesced.values())}, {shape})"
+        sparse_text = f"torch.sparse_coo_tensor({indices_text}, {self._data_text(coalesced_tensor.values())}, {shape})"
         if tensor.layout != torch.sparse_coo:
             return f"{sparse_text}.to_{str(tensor.layout).removeprefix('torch.')}()"
         return f"{sparse_text}.coalesce()" if tensor.is_coalesced() else sparse_text
 
     def _module_in_its_mode(self, module: torch.nn.Module, depth: int) -> ast.expr:
-        module_expression = self._module(module, depth)
+        module_expression = self._module_expression(module, depth)
         if isinstance(module_expression, ast.Name) or module.training:
             return module_expression
         return ast.Call(ast.Attribute(module_expression, "eval", ast.Load()), [], [])
 
-    def _module(self, module: torch.nn.Module, depth: int) -> ast.expr:
+    def _module_expression(self, module: torch.nn.Module, depth: int) -> ast.expr:
         class_ = type(module)
         children = list(vars(module)["_modules"].values())
         if class_ in {torch.nn.Sequential, torch.nn.ModuleList} and list(vars(module)["_modules"]) == [
@@ -513,19 +523,19 @@ class Writer:
         ]:
             if self._shortens_lists:
                 children = list({type(child): child for child in reversed(children)}.values())[::-1]
-            items = [self.value(child, depth + 1) for child in children]
+            items = [self.expression_of(child, depth + 1) for child in children]
             arguments: list[ast.expr] = items if class_ is torch.nn.Sequential else [ast.List(items, ast.Load())]
             return ast.Call(expression(f"torch.nn.{class_.__name__}"), arguments, [])
         if class_ in {torch.nn.ModuleDict, torch.nn.ParameterDict}:
             members: dict[str, Any] = dict(module.items())  # type: ignore[operator]
-            return ast.Call(expression(f"torch.nn.{class_.__name__}"), [self.value(members, depth + 1)], [])
+            return ast.Call(expression(f"torch.nn.{class_.__name__}"), [self.expression_of(members, depth + 1)], [])
         if not is_written_by_user(class_):
             constructor_call = self._constructor_call(module, depth) if not self._assembles_objects else None
             if constructor_call is not None:
                 return constructor_call
-        return self._object(module, depth)
+        return self._object_expression(module, depth)
 
-    def _optimizer(self, optimizer: torch.optim.Optimizer, depth: int) -> ast.expr:
+    def _optimizer_expression(self, optimizer: torch.optim.Optimizer, depth: int) -> ast.expr:
         """Return the constructor call for an optimizer; a new optimizer has the state from before its first step."""
         class_ = type(optimizer)
         groups = optimizer.param_groups
@@ -534,30 +544,34 @@ class Writer:
             group_values = [group.get(parameter.name, MISSING) for group in groups]
             is_needed = group_values[0] is not MISSING and not is_equal(group_values[0], parameter.default)
             if is_needed and all(is_equal(group_values[0], group_value) for group_value in group_values):
-                keywords.append(ast.keyword(parameter.name, self.value(group_values[0], depth + 1)))
-        first_argument = self._parameters(groups[0]["params"])
+                keywords.append(ast.keyword(parameter.name, self.expression_of(group_values[0], depth + 1)))
+        first_argument = self._parameters_expression(groups[0]["params"])
         if len(groups) > 1:
-            common = {name for name in groups[0] if all(is_equal(groups[0][name], group.get(name)) for group in groups)}
-            first_argument = ast.List([self._group(group, common, depth) for group in groups], ast.Load())
+            common_options = {
+                name for name in groups[0] if all(is_equal(groups[0][name], group.get(name)) for group in groups)
+            }
+            first_argument = ast.List(
+                [self._group_expression(group, common_options, depth) for group in groups], ast.Load()
+            )
         self._instantiated_classes.add(class_)
         return ast.Call(expression(self.bind(class_, class_.__name__)), [first_argument], keywords)
 
-    def _group(self, group: dict[str, Any], common: set[str], depth: int) -> ast.expr:
+    def _group_expression(self, group: dict[str, Any], common_options: set[str], depth: int) -> ast.expr:
         """Return a group of an optimizer's parameters, with the options in which it differs from the other groups."""
-        options = {name: value for name, value in group.items() if name != "params" and name not in common}
-        values = [self.value(value, depth + 1) for value in options.values()]
+        options = {name: value for name, value in group.items() if name != "params" and name not in common_options}
+        values = [self.expression_of(value, depth + 1) for value in options.values()]
         names: list[ast.expr | None] = [expression(repr(name)) for name in ("params", *options)]
-        return ast.Dict(names, [self._parameters(group["params"]), *values])
+        return ast.Dict(names, [self._parameters_expression(group["params"]), *values])
 
-    def _parameters(self, parameters: list[torch.Tensor]) -> ast.expr:
+    def _parameters_expression(self, parameters: list[torch.Tensor]) -> ast.expr:
         """Return the parameters of a group, as those of a module or as a list."""
         for name, module in self._modules.items():
             for path, part in module.named_modules():
                 if [id(parameter) for parameter in part.parameters()] == [id(parameter) for parameter in parameters]:
                     return expression(f"{self.bind(module, name)}{_path_in_module(path)}.parameters()")
-        return ast.List([expression(self._parameter(parameter)) for parameter in parameters], ast.Load())
+        return ast.List([expression(self._parameter_text(parameter)) for parameter in parameters], ast.Load())
 
-    def _parameter(self, parameter: torch.Tensor) -> str:
+    def _parameter_text(self, parameter: torch.Tensor) -> str:
         for name, module in self._modules.items():
             for path, part in module.named_parameters():
                 if part is parameter:
@@ -584,7 +598,7 @@ class Writer:
             if is_equal(part, default) or is_equal(part, getattr(type(value), name, MISSING)):
                 continue
             try:
-                part_expression = self.value(part, depth + 1)
+                part_expression = self.expression_of(part, depth + 1)
             except UnwritableError:
                 if default is parameter.empty:
                     return None
@@ -595,7 +609,7 @@ class Writer:
                 keywords.append(ast.keyword(name, part_expression))
         return ast.Call(expression(self.bind(type(value), type(value).__name__)), args, keywords)
 
-    def _object(self, value: Any, depth: int) -> ast.expr:
+    def _object_expression(self, value: Any, depth: int) -> ast.expr:
         """Return an expression for an instance of a class.
 
         It is a constructor call if the arguments are known; otherwise it is the name of a variable, for which the
@@ -607,7 +621,7 @@ class Writer:
         if is_written_by_user(class_) and dataclasses.is_dataclass(value) and "__init__" not in own_methods(class_):
             self._instantiated_classes.add(class_)
             fields = [field.name for field in dataclasses.fields(value) if field.init]
-            keywords = [ast.keyword(field, self.value(getattr(value, field), depth + 1)) for field in fields]
+            keywords = [ast.keyword(field, self.expression_of(getattr(value, field), depth + 1)) for field in fields]
             return ast.Call(expression(self.bind(class_, class_.__name__)), [], keywords)
         if not is_written_by_user(class_) and not isinstance(value, torch.nn.Module) and not self._assembles_objects:
             constructor_call = self._constructor_call(value, depth)
@@ -622,14 +636,14 @@ class Writer:
         for attribute, part in state_of(value):
             target = f"{variable}.{attribute}"
             if is_module and attribute in vars(value)["_buffers"]:
-                part_text = ast.unparse(self.value(part, depth + 1))
+                part_text = ast.unparse(self.expression_of(part, depth + 1))
                 statements += ast.parse(f"{variable}.register_buffer({attribute!r}, {part_text})").body
                 continue
             if not attribute.isidentifier():
                 continue
-            assigned = ast.parse(f"{target} = None").body[0]
-            assigned.value = self.value(part, depth + 1)  # type: ignore[attr-defined]
-            statements.append(assigned)
+            assignment = ast.parse(f"{target} = None").body[0]
+            assignment.value = self.expression_of(part, depth + 1)  # type: ignore[attr-defined]
+            statements.append(assignment)
         if is_module and not value.training:
             statements += ast.parse(f"{variable}.training = False").body
         for hooks, method in (
@@ -637,7 +651,7 @@ class Writer:
             ("_forward_hooks", "register_forward_hook"),
         ):
             for hook in getattr(value, hooks, {}).values() if is_module else ():
-                statements += ast.parse(f"{variable}.{method}({ast.unparse(self.value(hook, depth + 1))})").body
+                statements += ast.parse(f"{variable}.{method}({ast.unparse(self.expression_of(hook, depth + 1))})").body
         statements[:0] = ast.parse(f"{variable} = {name}.__new__({name})").body
         self._objects.append((class_, variable, statements))
         self._statements += statements
@@ -652,9 +666,9 @@ def _is_array(value: Any) -> bool:
 
 def _plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Return the data of a tensor whose class adds only methods."""
-    kind = type(tensor)
-    if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or has_own_dispatch(kind):
-        raise UnwritableError(f"a tensor of the class {kind.__name__} cannot be written as source text")
+    class_ = type(tensor)
+    if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or has_own_dispatch(class_):
+        raise UnwritableError(f"a tensor of the class {class_.__name__} cannot be written as source text")
     with looking_at_tensors():
         return tensor.detach().as_subclass(torch.Tensor)
 

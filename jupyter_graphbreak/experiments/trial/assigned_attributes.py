@@ -405,7 +405,8 @@ def _direct_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, 
     unresolved: tuple[None, tuple[str, ...]] = None, ()
     root: str | None
     root, path = unresolved
-    copied: tuple[str, tuple[str, ...]] | None = None  # the owner in `owner.name += 1`, loaded once and used twice
+    # The owner in `owner.name += 1`, which is loaded once and used twice.
+    copied_reference: tuple[str, tuple[str, ...]] | None = None
     for instruction in dis.get_instructions(code):
         name = instruction.argval
         match instruction.opname:
@@ -416,10 +417,10 @@ def _direct_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, 
             case "LOAD_ATTR" | "LOAD_METHOD":
                 path = (*path, name)
             case "COPY" | "DUP_TOP" if root is not None:
-                copied = root, path
-            case "SWAP" | "ROT_TWO" if copied is not None:
-                root, path = copied
+                copied_reference = root, path
+            case "SWAP" | "ROT_TWO" if copied_reference is not None:
+                root, path = copied_reference
             case "STORE_ATTR" | "DELETE_ATTR":
                 if root is not None:
                     yield root, (*path, name)
-                root = copied = None
+                root = copied_reference = None

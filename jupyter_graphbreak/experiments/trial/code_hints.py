@@ -64,9 +64,9 @@ def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Te
     embedding_classes = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     names = names_in_code(fn).union(*(code.co_names for code in own_codes(*used_objects)))
     has_embedding = any(is_instance(module, embedding_classes) for module in modules)
-    looks_up = has_embedding or not LOOKUP_FUNCTIONS.isdisjoint(names)
+    uses_indices = has_embedding or not LOOKUP_FUNCTIONS.isdisjoint(names)
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
-    return look_like_indices if looks_up or is_instance(fn, torch.nn.Module) else lambda _: False
+    return look_like_indices if uses_indices or is_instance(fn, torch.nn.Module) else lambda _: False
 
 
 def look_like_indices(value: torch.Tensor) -> bool:

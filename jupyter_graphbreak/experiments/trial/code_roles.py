@@ -41,7 +41,7 @@ _COMPILER_PACKAGES = {"triton"}
 #: Packages that compilers use.
 _HELPER_PACKAGES = {"filelock", "mpmath", "networkx", "sympy"}
 #: Prefixes of the file names of code that Python or PyTorch generated.
-_GENERATED = ("<frozen ", "<eval_with_key>", "<lambda", "<attrs ", "<__array_function__", "<torch")
+_GENERATED_PREFIXES = ("<frozen ", "<eval_with_key>", "<lambda", "<attrs ", "<__array_function__", "<torch")
 #: The functions that pass a log record to the handlers. A trial captures the records, so handlers have no effect.
 _LOGGING_CALLS = {"callHandlers", "handle", "emit"}
 _MAX_DEPTH = 2000
@@ -58,7 +58,7 @@ def _role(filename: str) -> Role:
     """Return whose code a file contains, for the attribution of effects."""
     if filename.startswith("<frozen importlib"):
         return "exempt"
-    if filename.startswith(_GENERATED):
+    if filename.startswith(_GENERATED_PREFIXES):
         return "neutral"
     if filename.startswith(OWN_FOLDER):
         return "internal"

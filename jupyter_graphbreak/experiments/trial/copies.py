@@ -32,7 +32,7 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
     slot_descriptors,
 )
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
-from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
+from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
 from jupyter_graphbreak.faults import description
 from jupyter_graphbreak.records.attributes import WEAK_PROXIES, attribute_of, is_instance, proxied_by, proxy_member
 from jupyter_graphbreak.records.package_paths import is_library
@@ -55,7 +55,7 @@ _IMAGE_CLASS = "ImagingCore"
 _MISSING = object()
 
 
-class Uncopied(NamedTuple):
+class UncopiedObject(NamedTuple):
     """An object that cannot be copied, with the reason, worded as the end of a sentence."""
 
     value: Any
@@ -72,7 +72,7 @@ class MemoryProvider(Protocol):
 def clone(
     value: Any,
     memo: dict[Any, Any] | None = None,
-    failed: list[Uncopied] | None = None,
+    failures: list[UncopiedObject] | None = None,
     copy_function: Callable[[types.FunctionType], Any] | None = None,
     memory_provider: MemoryProvider | None = None,
     digests: dict[Any, torch.Tensor] | None = None,
@@ -88,7 +88,7 @@ def clone(
         The object to copy.
     memo : dict
         The copies made so far, by the ids of the originals.
-    failed : list
+    failures : list
         Collects the objects that could not be copied.
     copy_function : callable
         Copies a function that an object refers to; without it, functions are not copied.
@@ -99,20 +99,20 @@ def clone(
         unchanged memory.
     """
     with looking_at_tensors(), torch.inference_mode(mode=False):
-        return _Copier({} if memo is None else memo, failed, copy_function, memory_provider, digests).copy(value)
+        return _Copier({} if memo is None else memo, failures, copy_function, memory_provider, digests).copy(value)
 
 
 class _Copier:
     def __init__(
         self,
         memo: dict[Any, Any],
-        failed: list[Uncopied] | None,
+        failures: list[UncopiedObject] | None,
         copy_function: Callable[[types.FunctionType], Any] | None,
         memory_provider: MemoryProvider | None,
         digests: dict[Any, torch.Tensor] | None,
     ) -> None:
         self._memo = memo
-        self._failed = failed
+        self._failures = failures
         self._copy_user_function = copy_function
         self._memory_provider = memory_provider
         self._digests = digests
@@ -129,7 +129,7 @@ class _Copier:
         return result
 
     def _copy(self, value: Any) -> Any:
-        if (refusing_function := REFUSABLE.replacement_of(value)) is not None:
+        if (refusing_function := TRIAL_REPLACEMENTS.replacement_of(value)) is not None:
             return refusing_function
         if is_bound_to_data(value):
             return self._copy_builtin_method(value)
@@ -184,8 +184,8 @@ class _Copier:
             for name, item in proxy_attributes.items():
                 setattr(proxy, name, self.copy(item))
         except Exception as error:  # noqa: BLE001 - a subclass may need further arguments
-            if self._failed is not None:
-                self._failed.append(Uncopied(value, description(error)))
+            if self._failures is not None:
+                self._failures.append(UncopiedObject(value, description(error)))
             return value
         return proxy
 
@@ -312,16 +312,18 @@ class _Copier:
             return value.copy()
         if (stand_in := stand_in_of_iterator(value)) is not None:
             return stand_in
-        if self._failed is not None:
-            self._failed.append(Uncopied(value, reason))
+        if self._failures is not None:
+            self._failures.append(UncopiedObject(value, reason))
         return value
 
     def _separate_attributes(self, value: Any, result: Any) -> Any:
         """Copy the data that a copy made by ``__deepcopy__`` still shares with the original, and return the copy."""
         if _defines_copying(type(value)) and attribute_of(value, "__dict__") is not None:
             original_attributes = vars(value)
-            shared = {key: item for key, item in vars(result).items() if original_attributes.get(key, _MISSING) is item}
-            vars(result).update({key: self.copy(item) for key, item in shared.items() if is_data(item)})
+            shared_attributes = {
+                key: item for key, item in vars(result).items() if original_attributes.get(key, _MISSING) is item
+            }
+            vars(result).update({key: self.copy(item) for key, item in shared_attributes.items() if is_data(item)})
         return result
 
     def _copy_object_returned_as_copy(self, value: Any) -> Any:
@@ -392,8 +394,8 @@ class _Copier:
         except Exception as error:  # noqa: BLE001 - most non-leaf tensors
             with contextlib.suppress(Exception):
                 return _detached_copy(value)
-            if self._failed is not None:
-                self._failed.append(Uncopied(value, description(error)))
+            if self._failures is not None:
+                self._failures.append(UncopiedObject(value, description(error)))
             return value
 
     def _copy_subclass_tensor(self, value: torch.Tensor) -> Any:
@@ -417,17 +419,21 @@ class _Copier:
         return self._digests[digest_key].detach()
 
     def _copy_elements(self, value: torch.Tensor) -> torch.Tensor:
-        detached = value.detach()
-        storage = _storage(detached)
+        detached_tensor = value.detach()
+        storage = _storage(detached_tensor)
         if storage is None:
             with torch.inference_mode(value.is_inference()):
-                return detached.clone()
+                return detached_tensor.clone()
         key = memory_key(storage)
         if key not in self._memo:
-            provided = self._memory_provider.copy_of(value, storage) if self._memory_provider is not None else None
-            self._memo[key] = storage.clone() if provided is None else provided
+            provided_storage = (
+                self._memory_provider.copy_of(value, storage) if self._memory_provider is not None else None
+            )
+            self._memo[key] = storage.clone() if provided_storage is None else provided_storage
         result = torch.empty(0, dtype=value.dtype, device=value.device)
-        return result.set_(self._memo[key], detached.storage_offset(), detached.size(), detached.stride())
+        return result.set_(
+            self._memo[key], detached_tensor.storage_offset(), detached_tensor.size(), detached_tensor.stride()
+        )
 
     @contextlib.contextmanager
     def _patched_deepcopy(self) -> Iterator[None]:

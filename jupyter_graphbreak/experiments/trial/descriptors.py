@@ -16,7 +16,7 @@ class Descriptors:
     """The file descriptors that the current trial has created and not yet closed."""
 
     def __init__(self) -> None:
-        self._usable: set[int] = set()
+        self._usable_descriptors: set[int] = set()
         #: The files of the descriptors to close: the number of a closed descriptor may be reused for a different file.
         self._to_close: dict[int, tuple[int, int]] = {}
 
@@ -31,40 +31,40 @@ class Descriptors:
             Whether to close the descriptor if the trial leaves it open.
         """
         if is_new:
-            self._usable.add(descriptor)
+            self._usable_descriptors.add(descriptor)
         if is_closed_later:
             self._to_close[descriptor] = _file_of(descriptor)
 
     def is_usable(self, descriptor: object) -> bool:
         """Return whether the trial made a descriptor that is not a duplicate of one that was open before."""
-        return descriptor in self._usable
+        return descriptor in self._usable_descriptors
 
     def was_made(self, descriptor: object) -> bool:
         """Return whether the trial made a descriptor."""
-        return descriptor in self._usable or descriptor in self._to_close
+        return descriptor in self._usable_descriptors or descriptor in self._to_close
 
     def note_closed(self, descriptor: Any) -> None:
         """Forget a descriptor that was closed."""
-        self._usable.discard(descriptor)
+        self._usable_descriptors.discard(descriptor)
         self._to_close.pop(descriptor, None)
 
     @contextlib.contextmanager
     def closing_leftovers(self) -> Iterator[None]:
         """Close the descriptors that a trial in the context makes and leaves open."""
-        usable, to_close = self._usable, self._to_close
-        self._usable, self._to_close = set(usable), {}
+        usable_descriptors, to_close = self._usable_descriptors, self._to_close
+        self._usable_descriptors, self._to_close = set(usable_descriptors), {}
         try:
             yield
         finally:
-            made, self._usable, self._to_close = self._to_close, usable, to_close
+            made, self._usable_descriptors, self._to_close = self._to_close, usable_descriptors, to_close
             _close_all(made)
 
 
 def _close_all(files: dict[int, tuple[int, int]]) -> None:
-    owned = _owned_by_files() if files else frozenset()
+    owned_descriptors = _owned_by_files() if files else frozenset()
     for descriptor, file in files.items():
         with contextlib.suppress(OSError):  # it was closed by other means
-            if descriptor not in owned and _file_of(descriptor) == file:
+            if descriptor not in owned_descriptors and _file_of(descriptor) == file:
                 os.close(descriptor)
 
 

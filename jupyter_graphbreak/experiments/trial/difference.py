@@ -97,7 +97,7 @@ def differences(
         items += _gradient_differences(expected, actual, compare)
         items += _aliasing_differences(expected, actual)
         items += _replacement_differences(expected, actual)
-    items += _left_grad_differences(expected, actual, compare)
+    items += _leaf_grad_differences(expected, actual, compare)
     items += _state_differences(expected, actual, compare, compare_state)
     items += _differences_by_name("state", "the ", expected.modes, actual.modes, difference)
     items += _effect_differences(expected, actual, compares_values=compares_values)
@@ -250,12 +250,13 @@ def _state_differences_by_part(expected: Result, actual: Result, name: str, comp
 
 
 def _layout_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    for place, (kind, strides) in expected.layouts.items():
+    for place, (class_, strides) in expected.layouts.items():
         actual_layout = actual.layouts.get(place)
         if actual_layout is None:
             continue
-        if actual_layout.kind is not kind:
-            yield Difference("value", f"makes {place} a {actual_layout.kind.__name__} instead of a {kind.__name__}")
+        actual_class = actual_layout.class_
+        if actual_class is not class_:
+            yield Difference("value", f"makes {place} a {actual_class.__name__} instead of a {class_.__name__}")
         elif actual_layout.strides != strides:
             yield Difference("layout", f"makes the strides of {place} {actual_layout.strides} instead of {strides}")
 
@@ -287,11 +288,11 @@ def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Dif
         and gradients is not None
         and not any(gradient is not None and bool(gradient.count_nonzero()) for gradient in gradients.values())
     )
-    for place, required in expected.requires_grad.items():
-        if actual.requires_grad.get(place, required) is not required:
-            wording = ("no gradient", "requires one") if required else ("a gradient", "requires none")
+    for place, is_required in expected.requires_grad.items():
+        if actual.requires_grad.get(place, is_required) is not is_required:
+            wording = ("no gradient", "requires one") if is_required else ("a gradient", "requires none")
             kind_of_surplus: Kind = "needless gradient" if has_only_zeros else "further gradient"
-            kind: Kind = "requires_grad" if required else kind_of_surplus
+            kind: Kind = "requires_grad" if is_required else kind_of_surplus
             yield Difference(kind, f"makes {place} require {wording[0]}, but in the original it {wording[1]}")
 
 
@@ -327,9 +328,9 @@ def _gradient_difference(
     return None if text is None else Difference("gradient", f"gives {place} a different gradient: {text}")
 
 
-def _left_grad_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:
-    for place in sorted(expected.left_grad.keys() & actual.left_grad.keys()):
-        text = compare(expected.left_grad[place], actual.left_grad[place])
+def _leaf_grad_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:
+    for place in sorted(expected.leaf_grads.keys() & actual.leaf_grads.keys()):
+        text = compare(expected.leaf_grads[place], actual.leaf_grads[place])
         if text is not None:
             yield Difference("gradient", f"leaves a different .grad on {place}: {text}")
 
@@ -369,11 +370,11 @@ def _effect_differences(expected: Result, actual: Result, *, compares_values: bo
         if not is_same_text(before, after) if compares_values else bool(before) != bool(after):
             expected_line, actual_line = _first_differing_lines(before, after)
             yield Difference(kind, f"{verb} {actual_line}, but the original {verb} {expected_line}")  # type: ignore[arg-type]
-    warned = [[f"{category}: {text}" for category, text in effects.warned] for effects in (original, changed)]
-    logged = [[f"{name} {level}: {text}" for name, level, text in effects.logged] for effects in (original, changed)]
+    warning_texts = [[f"{category}: {text}" for category, text in effects.warned] for effects in (original, changed)]
+    log_texts = [[f"{name} {level}: {text}" for name, level, text in effects.logged] for effects in (original, changed)]
     message_differences = [
-        *_message_differences("warned", "warns", *warned, compares_values=compares_values),
-        *_message_differences("logged", "logs", *logged, compares_values=compares_values),
+        *_message_differences("warned", "warns", *warning_texts, compares_values=compares_values),
+        *_message_differences("logged", "logs", *log_texts, compares_values=compares_values),
     ]
     yield from message_differences
     if (
@@ -397,15 +398,15 @@ def _message_differences(
         expected, actual = expected[:1] if not actual else [], actual[:1] if not expected else []
     elif len(expected) == len(actual) and all(map(is_same_text, expected, actual)):
         return
-    missing = list((Counter(expected) - Counter(actual)).elements())
+    missing_texts = list((Counter(expected) - Counter(actual)).elements())
     extra = list((Counter(actual) - Counter(expected)).elements())
-    for text in missing[:1]:
+    for text in missing_texts[:1]:
         yield Difference(
             kind, f"{verb} {_quote(extra[0]) if extra else 'nothing'}, but the original {verb} {_quote(text)}"
         )
-    if extra and not missing:
+    if extra and not missing_texts:
         yield Difference(kind, f"{verb} {_quote(extra[0])}, but the original {verb} nothing")
-    if not missing and not extra and compares_values:
+    if not missing_texts and not extra and compares_values:
         yield Difference(kind, f"{verb} the same in a different order")
 
 

@@ -204,12 +204,13 @@ def _kind_changes(
     }
     for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first), _layout_changes(first)):
         for suffix, make_values in values.items():
-            changed = unless(may_be_indices, functools.partial(change, make_values))
-            yield f"{kind}{suffix}", kind, map_tensors(first, changed)
+            changed_if_allowed = unless(may_be_indices, functools.partial(change, make_values))
+            yield f"{kind}{suffix}", kind, map_tensors(first, changed_if_allowed)
     yield "all tensors empty", "empty tensors", map_tensors(first, functools.partial(_first_rows, count=0))
-    named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
-    for name, tensors in named[:_MAX_RAISED_RANKS]:
-        if len(named) > 1 or any(tensor.numel() == 1 for tensor in tensors):  # Python can test one element only
+    tensors_by_name = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
+    for name, tensors in tensors_by_name[:_MAX_RAISED_RANKS]:
+        # Python can test one element only.
+        if len(tensors_by_name) > 1 or any(tensor.numel() == 1 for tensor in tensors):
             kind = f"{name} {WITH_DIMENSION}"
             yield kind, kind, map_tensors(first, only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
     for name, description, arguments in _shrunk_arguments(first, fn):
@@ -235,14 +236,14 @@ def _gradients_of_one_argument(
     may_be_indices: Callable[[torch.Tensor], bool],
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments of which one more requires gradients: a side may use only the other ones, or detach it."""
-    named = [name for name, value in first.named(fn).items() if tensors_in(value)]
-    changes = list(_gradient_changes(first)) if len(named) > 1 else []
-    for name, (_, change) in itertools.product(named[:_MAX_SINGLE_ARGUMENTS], changes):
+    names = [name for name, value in first.named(fn).items() if tensors_in(value)]
+    changes = list(_gradient_changes(first)) if len(names) > 1 else []
+    for name, (_, change) in itertools.product(names[:_MAX_SINGLE_ARGUMENTS], changes):
         kind = f"{name} requiring gradients"
         for suffix, make_values in values.items():
-            changed = map_tensors(first, unless(may_be_indices, make_values))
-            require = only_for(tensors_in(changed.named(fn)[name]), functools.partial(change, unchanged))
-            yield f"{kind}{suffix}", kind, map_tensors(changed, require)
+            changed_arguments = map_tensors(first, unless(may_be_indices, make_values))
+            require = only_for(tensors_in(changed_arguments.named(fn)[name]), functools.partial(change, unchanged))
+            yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, require)
 
 
 def _longer_last_items(
@@ -257,8 +258,8 @@ def _longer_last_items(
         arguments = first.with_argument(fn, name, type(value)([*value[:-1], longer]))
         values: dict[str, Change] = {"": unchanged, ", negated": negated, ", ten times as large": ten_times}
         for suffix, change in values.items():
-            changed = map_tensors(arguments, unless(may_be_indices, change))
-            yield f"{name} with {LONGER_LAST_ITEM}{suffix}", LONGER_LAST_ITEM, changed
+            changed_arguments = map_tensors(arguments, unless(may_be_indices, change))
+            yield f"{name} with {LONGER_LAST_ITEM}{suffix}", LONGER_LAST_ITEM, changed_arguments
 
 
 def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
@@ -295,15 +296,15 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
                 yield kind, kind, first.with_argument(fn, name, substitute)
         if (name in tested_names or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
-                changed = only_for([value], functools.partial(torch.full_like, fill_value=flag, dtype=torch.bool))
-                yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(first, changed)
+                as_flag = only_for([value], functools.partial(torch.full_like, fill_value=flag, dtype=torch.bool))
+                yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(first, as_flag)
 
 
 def _given_optional_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a number, a tensor or a mask for a parameter that is ``None``."""
-    optional = [name for name, value in (default_values(fn) | first.named(fn)).items() if value is None]
+    optional_names = [name for name, value in (default_values(fn) | first.named(fn)).items() if value is None]
     tensors = [tensor.detach() for tensor in tensors_in((first.args, first.kwargs))[:1]]
-    for name in optional[:_MAX_OPTIONAL]:
+    for name in optional_names[:_MAX_OPTIONAL]:
         for value in (*_OPTIONAL_NUMBERS, *(part for tensor in tensors for part in (tensor.clone(), tensor > 0))):
             kind = f"{name} = {show(value)}"
             yield kind, kind, first.with_argument(fn, name, value)
@@ -358,9 +359,9 @@ def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
     def sizes(value: Any) -> set[int]:
         return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}
 
-    named = first.named(fn)
-    return not sizes(named[name]).isdisjoint(
-        size for other, value in named.items() if other != name for size in sizes(value)
+    arguments_by_name = first.named(fn)
+    return not sizes(arguments_by_name[name]).isdisjoint(
+        size for other, value in arguments_by_name.items() if other != name for size in sizes(value)
     )
 
 
@@ -467,8 +468,8 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
 def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments of which only one becomes zero: the others keep a result finite."""
     may_be_indices = indices_test(first, fn)
-    named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
-    for name, tensors in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else ():
+    tensors_by_name = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
+    for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
         change = only_for(tensors, torch.zeros_like)
         yield f"{name} zero", map_tensors(first, unless(may_be_indices, change))
 
@@ -523,12 +524,12 @@ def _lengths_of_code(
 ) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments with tensors of a length that the code names or a table has, or one longer, for both branches."""
     may_be_indices = indices_test(first, fn)
-    named = [int(number) for number in numbers_in_own_code(first, fn) if float(number).is_integer()]
-    lengths = [length for length in named if length <= _MAX_LENGTH][:_MAX_NUMBERS_OF_CODE]
+    whole_numbers = [int(number) for number in numbers_in_own_code(first, fn) if float(number).is_integer()]
+    lengths = [length for length in whole_numbers if length <= _MAX_LENGTH][:_MAX_NUMBERS_OF_CODE]
     lengths += [length for length in lengths_of_lookups(first, fn, state) if length <= _MAX_LENGTH][:_MAX_TABLES]
-    given = tensors_in(first.values())
-    sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))[:_MAX_SIZES]
-    largest_count = max((tensor.numel() for tensor in given), default=0)
+    tensors = tensors_in(first.values())
+    sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))[:_MAX_SIZES]
+    largest_count = max((tensor.numel() for tensor in tensors), default=0)
     for size in sizes:
         possible_sizes = (new_size for length in lengths for new_size in (length + 1, length))
         # Other inputs have sizes up to twice the given one.
@@ -554,20 +555,24 @@ def _gradients_with_numbers(
     for kind, change in _gradient_changes(first):
         require = functools.partial(change, unchanged)
         numbers = (
-            (f"{what}{suffix}", map_tensors(changed, change))
-            for what, changed in itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
+            (f"{description}{suffix}", map_tensors(changed_arguments, change))
+            for description, changed_arguments in itertools.islice(
+                _edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS
+            )
             for suffix, change in variants.items()
         )
         unchanged_numbers = [("the same values", first)]
         # Perhaps only a value that is not finite leads to a branch without gradients, such as `zeros_like`.
         not_finite = (
-            (text, changed) for text, changed in _extreme_value_changes(first, fn) if text.endswith(_NOT_FINITE)
+            (text, changed_arguments)
+            for text, changed_arguments in _extreme_value_changes(first, fn)
+            if text.endswith(_NOT_FINITE)
         )
         # The standard deviation of a single number is nan.
-        for description, changed in itertools.chain(
+        for description, changed_arguments in itertools.chain(
             unchanged_numbers, numbers, not_finite, _zero_arguments(first, fn), _length_changes(first, only_length=1)
         ):
-            yield f"{description}, {kind}", kind, map_tensors(changed, require)
+            yield f"{description}, {kind}", kind, map_tensors(changed_arguments, require)
 
 
 def _gradients_with_state(
@@ -604,8 +609,8 @@ def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
         present_dtypes = {tensor.dtype for tensor in tensors if _is_number(tensor, is_floating=is_floating)}
         for dtype in dtypes if present_dtypes else ():
             if present_dtypes != {dtype}:
-                converted = functools.partial(_convert, dtype=dtype, is_floating=is_floating)
-                yield f"{str(dtype).removeprefix('torch.')} tensors", converted
+                conversion = functools.partial(_convert, dtype=dtype, is_floating=is_floating)
+                yield f"{str(dtype).removeprefix('torch.')} tensors", conversion
         if present_dtypes:  # a tensor of a larger dtype promotes them, but the number that it replaces does not
             small_dtype = torch.float16 if is_floating else torch.int32
             description = f"{ZERO_DIMENSIONAL} {str(small_dtype).removeprefix('torch.')} tensors"
@@ -625,8 +630,8 @@ def _is_number(value: torch.Tensor, *, is_floating: bool) -> bool:
 def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
     if not _is_number(value, is_floating=is_floating):
         return value
-    changed = change(value)
-    return changed.round().to(dtype) if is_floating else changed.to(dtype)
+    changed_tensor = change(value)
+    return changed_tensor.round().to(dtype) if is_floating else changed_tensor.to(dtype)
 
 
 def _layout_changes(first: Arguments) -> Iterator[_KindChange]:

@@ -57,7 +57,7 @@ def with_effects(
                 ids_by_file[name] = _new_id(sources)
                 sources.append(_new_source(ids_by_file[name], name, find_cell))
             location = _new_location(ids_by_file[name], effect.place, find_cell)
-        listed_effect = Effect(effect.kind, effect.what, location)
+        listed_effect = Effect(effect.kind, effect.description, location)
         if listed_effect not in listed_effects:
             listed_effects.append(listed_effect)
     return replace(report, sources=sources, effects=listed_effects) if listed_effects else report

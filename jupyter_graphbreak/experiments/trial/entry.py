@@ -17,11 +17,11 @@ from jupyter_graphbreak._torch_compat.isolation import eager_semantics, readable
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak._torch_compat.tensor_values import has_nan, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
+from jupyter_graphbreak.experiments.trial.call_specs import CallHistory, CallSpec, key_of, owner_of
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
 from jupyter_graphbreak.experiments.trial.memory import MAX_GROWTH, KeptMemory, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import COMPILER_CHANGE_PREFIX, ProcessState
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
-from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls, key_of, owner_of
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
@@ -36,10 +36,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall, StartedCall
     from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryPart
     from jupyter_graphbreak.experiments.trial.guard import EffectRecorder
-    from jupyter_graphbreak.experiments.trial.memory import Twin
+    from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
     from jupyter_graphbreak.experiments.trial.state_parts import StateChange
     from jupyter_graphbreak.report.schema import Report
+
+    #: Opens a context in which a remedy is applied; yields the entry with the remedy.
+    RemedyContext = Callable[[], AbstractContextManager["Entry"]]
 
 #: The maximum number of kept calls that only reuse code compiled for other calls.
 _MAX_REUSING_CALLS = 16
@@ -77,7 +80,7 @@ class Entry:
         Identifies the callable among those that the run called.
     modes : CallModes
         The modes of the call.
-    twins : tuple of Twin
+    storage_copies : tuple of StorageCopy
         The copies of large memory, with their originals.
     kept_names : KeptNames
         The values that the names in uncopied code referred to.
@@ -98,7 +101,7 @@ class Entry:
     inner: frozenset[tuple[str, str]] = frozenset()
     callable_id: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
-    twins: tuple[Twin, ...] = ()
+    storage_copies: tuple[StorageCopy, ...] = ()
     kept_names: KeptNames = field(default_factory=KeptNames)
     reuses: bool = False
     weakly_referenced: tuple[Any, ...] = ()
@@ -110,7 +113,7 @@ class Entry:
 
     def set_up(self) -> AbstractContextManager[None]:
         """Return a context in which runs use the modes of the entry and share memory."""
-        return shared_run_setup(self.modes, self.twins, self.kept_names)
+        return shared_run_setup(self.modes, self.storage_copies, self.kept_names)
 
     @looking_at_tensors()
     def why_not_run(self) -> str | None:
@@ -152,22 +155,22 @@ class KeptEntries:
         #: Observed effects outside the copied objects; entries that have them are not kept.
         self.effects: list[ObservedEffect] = []
         #: Specs of all calls; ``entries`` has only the first of each entry.
-        self.seen = SeenCalls()
+        self.call_history = CallHistory()
         self._keys: list[tuple[Entry, Any]] = []
         #: The first calls whose results have NaN, by the keys of entries: their numbers, and copies.
-        self._with_nan: dict[Any, tuple[int, Entry | None]] = {}
+        self._calls_with_nan: dict[Any, tuple[int, Entry | None]] = {}
         #: The process's state before each call that is running, with the thread on which it runs.
         self._states: list[tuple[int, Entry, ProcessState]] = []
         self._changes: list[tuple[Entry, list[StateChange]]] = []
         self._looks_for_nan = looks_for_nan
-        self._taken_bytes = 0
+        self._used_bytes = 0
         self._reusing_calls = 0
 
     @looking_at_tensors()
-    def keep(self, entered: EnteredCall) -> None:
+    def keep(self, entered_call: EnteredCall) -> None:
         """Copy an entry, or note why it is left out."""
-        name = callable_name(entered.call)
-        if entered.reuses:
+        name = callable_name(entered_call.call)
+        if entered_call.reuses:
             self._reusing_calls += 1
             if self._reusing_calls > _MAX_REUSING_CALLS:
                 if self._reusing_calls == _MAX_REUSING_CALLS + 1:
@@ -176,77 +179,81 @@ class KeptEntries:
                         "examined."
                     )
                 return
-        if entered.modes.transform_count:
+        if entered_call.modes.transform_count:
             self.left_out.append(
                 f"Nothing was tried for {name}: it was called within a transform of torch.func, such as vmap, which "
                 "cannot be repeated on its own."
             )
             return
-        copy_or_reason = self._copy_call(name, entered)
+        copy_or_reason = self._copy_call(name, entered_call)
         if isinstance(copy_or_reason, str):
             self.left_out.append(copy_or_reason)
             return
         copy, changeable_parts = copy_or_reason
-        entry = replace(copy, frame=entered.frame, callable_id=entered.callable_id, reuses=entered.reuses)
+        entry = replace(
+            copy, frame=entered_call.frame, callable_id=entered_call.callable_id, reuses=entered_call.reuses
+        )
         self.entries.append(entry)
         self._states.append((get_ident(), entry, ProcessState(changeable_parts)))
-        self._keys.append((entry, key_of(entered.call)))
+        self._keys.append((entry, key_of(entered_call.call)))
 
     def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
         """Return a copy of a call and of the package parts that it may change, or a sentence if they are too large."""
         tensors = _used_tensors(original.call, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
-        too_large = _why_too_large(name, size, self._taken_bytes, _trial_limit(tensors) + self._taken_bytes)
+        too_large = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
         if too_large is not None:
             return too_large
         memory = KeptMemory()
         arguments = Arguments(*original.args, **original.kwargs)
         subject = Subject(original.call, arguments, memory)
-        self._taken_bytes += size
+        self._used_bytes += size
         if subject.call is not original.call:
             undo_compile_in_place(subject.call)
         copy = Entry(
             name, None, subject.call, subject.arguments or arguments, *original.compile_arguments, modes=original.modes,
-            twins=tuple(memory.twins), kept_names=subject.kept_names(), weakly_referenced=subject.weakly_referenced(),
+            storage_copies=tuple(memory.storage_copies), kept_names=subject.kept_names(),
+            weakly_referenced=subject.weakly_referenced(),
         )  # fmt: skip
         return copy, subject.changeable_parts
 
     @looking_at_tensors()
-    def note_start(self, started: StartedCall) -> None:
+    def note_start(self, started_call: StartedCall) -> None:
         """Remember a call that is about to start, and keep a copy if it calls a generator function."""
-        self.seen.note_start(started)
-        code = getattr(getattr(started.call, "__func__", started.call), "__code__", None)
+        self.call_history.note_start(started_call)
+        code = getattr(getattr(started_call.call, "__func__", started_call.call), "__code__", None)
         if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generators) >= _MAX_REUSING_CALLS:
             return
-        copy_or_reason = self._copy_call(callable_name(started.call), started)
+        copy_or_reason = self._copy_call(callable_name(started_call.call), started_call)
         if not isinstance(copy_or_reason, str):
             copy, _ = copy_or_reason
             self.generators.append(copy if callable(copy.backend) else replace(copy, backend="eager"))
 
     @looking_at_tensors()
-    def note_end(self, started: StartedCall, result: Any) -> None:
+    def note_end(self, started_call: StartedCall, result: Any) -> None:
         """Compare the state after a call with that before it: a context around the call may restore the state later."""
-        self.seen.note_end()
+        self.call_history.note_end()
         if self._looks_for_nan:
-            self._keep_with_nan(started, result)
+            self._keep_with_nan(started_call, result)
         thread = get_ident()
         self._record_state_changes([state for state in self._states if state[0] == thread])
         self._states = [state for state in self._states if state[0] != thread]
 
-    def _keep_with_nan(self, started: StartedCall, result: Any) -> None:
+    def _keep_with_nan(self, started_call: StartedCall, result: Any) -> None:
         """Copy the first call of an entry whose result has NaN, unless it is the call that is kept anyway."""
-        key = key_of(started.call)
+        key = key_of(started_call.call)
         kept_entry = next((entry for entry, known_key in self._keys if known_key == key), None)
-        if kept_entry is None or key in self._with_nan or not has_nan(result):
+        if kept_entry is None or key in self._calls_with_nan or not has_nan(result):
             return
-        number = self.seen.total_of(key)
-        self._with_nan[key] = number, None
-        copy_or_reason = self._copy_call(kept_entry.function, started) if number > 1 else ""
+        number = self.call_history.total_of(key)
+        self._calls_with_nan[key] = number, None
+        copy_or_reason = self._copy_call(kept_entry.function, started_call) if number > 1 else ""
         if not isinstance(copy_or_reason, str):
             copy, _ = copy_or_reason
-            self._with_nan[key] = number, replace(
-                kept_entry, call=copy.call, arguments=copy.arguments, modes=copy.modes, twins=copy.twins,
-                kept_names=copy.kept_names, weakly_referenced=copy.weakly_referenced,
+            self._calls_with_nan[key] = number, replace(
+                kept_entry, call=copy.call, arguments=copy.arguments, modes=copy.modes,
+                storage_copies=copy.storage_copies, kept_names=copy.kept_names,
+                weakly_referenced=copy.weakly_referenced,
             )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
@@ -255,15 +262,17 @@ class KeptEntries:
         The copy is ``None`` if this is the entry's first call, or if there was not enough memory for a copy. Without
         such a call, the result is ``None``.
         """
-        return next((self._with_nan.get(key) for kept_entry, key in self._keys if kept_entry is entry), None)
+        return next((self._calls_with_nan.get(key) for kept_entry, key in self._keys if kept_entry is entry), None)
 
-    def _record_state_changes(self, ended: list[tuple[int, Entry, ProcessState]]) -> None:
-        for _, entry, before in ended:
+    def _record_state_changes(self, ended_calls: list[tuple[int, Entry, ProcessState]]) -> None:
+        for _, entry, before in ended_calls:
             # An entry is copied while Dynamo converts it, when our own compiler settings are active.
-            changes = [change for change in before.changes() if not change.what.startswith(COMPILER_CHANGE_PREFIX)]
+            changes = [
+                change for change in before.changes() if not change.description.startswith(COMPILER_CHANGE_PREFIX)
+            ]
             self._changes.append((entry, changes))
 
-    def calls_of(self, entry: Entry) -> list[SeenCall]:
+    def calls_of(self, entry: Entry) -> list[CallSpec]:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
 
         The result includes the calls in other modes, such as those without gradients, which cause recompiles. Modules
@@ -274,19 +283,21 @@ class KeptEntries:
             key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)
         )
         own_key = next((key for kept_entry, key in self._keys if kept_entry is entry), None)
-        calls = self.seen.calls_of(own_key)
+        calls = self.call_history.calls_of(own_key)
         if calls and calls[0].modes != entry.modes:  # the entry was copied at a later call
             return [call for call in calls if call.modes == entry.modes]
-        return [*calls, *(call for key in keys if key != own_key for call in self.seen.calls_of(key))]
+        return [*calls, *(call for key in keys if key != own_key for call in self.call_history.calls_of(key))]
 
     def total_of(self, entry: Entry) -> int:
         """Return the number of calls of an entry in the run, at least one."""
-        return max(1, next((self.seen.total_of(key) for kept_entry, key in self._keys if kept_entry is entry), 1))
+        return max(
+            1, next((self.call_history.total_of(key) for kept_entry, key in self._keys if kept_entry is entry), 1)
+        )
 
     def has_repeated_calls(self, entry: Entry) -> bool:
         """Return whether the run repeated a call of an entry, or of a module like it."""
         keys = {key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)}
-        return any(self.seen.total_of(key) > len(self.seen.calls_of(key)) for key in keys)
+        return any(self.call_history.total_of(key) > len(self.call_history.calls_of(key)) for key in keys)
 
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""
@@ -295,8 +306,8 @@ class KeptEntries:
 
     def leave_out_entries_with_effects(self, recorder: EffectRecorder) -> None:
         """Leave out the entries that had an effect outside the copied objects."""
-        self.effects += [effect for _, effect in recorder.observed]
-        callables_with_effects = {callable_id for callers, _ in recorder.observed for callable_id in callers}
+        self.effects += [effect for _, effect in recorder.recorded_effects]
+        callables_with_effects = {callable_id for callers, _ in recorder.recorded_effects for callable_id in callers}
         self._record_state_changes(self._states)
         self._states = []
         for entry, changes in self._changes:
@@ -326,13 +337,14 @@ def _trial_limit(tensors: list[torch.Tensor]) -> int:
     return memory_limit(next((tensor.device for tensor in tensors if tensor.is_cuda), None))
 
 
-def _why_too_large(name: str, size: int, taken: int, limit: int) -> str | None:
+def _why_too_large(name: str, size: int, taken_bytes: int, limit: int) -> str | None:
     """Return a sentence if there is not enough memory for the trials of an entry; ``None`` if there is."""
-    if taken + MAX_GROWTH * size <= limit:
+    if taken_bytes + MAX_GROWTH * size <= limit:
         return None
     return (
         f"{name} was not run again: its arguments and state take {format_bytes(size)}, trials up to {MAX_GROWTH} times "
-        f"as much, but only {format_bytes(max(0, limit - taken))} of the limit (half of the free memory) are left."
+        f"as much, but only {format_bytes(max(0, limit - taken_bytes))} of the limit (half of the free memory) are "
+        "left."
     )
 
 
@@ -351,14 +363,14 @@ def keep_entries(*, looks_for_nan: bool = False) -> Iterator[KeptEntries]:
         lambda _: None,
         on_start=kept.note_start,
         on_end=kept.note_end,
-        on_compiling=kept.seen.note_compiling,
+        on_compiling=kept.call_history.note_compiling,
     )
     with record_effects() as effect_recorder, watching:
         try:
             yield kept
         finally:
             kept.leave_out_entries_with_effects(effect_recorder)
-            kept.seen.close()
+            kept.call_history.close()
     kept.left_out += [
         f"A compiled function could not be copied, so it was not run again ({fault})." for fault in faults
     ]

@@ -42,7 +42,7 @@ class _Opener(NamedTuple):
         Whether a string argument may be something other than a path.
     takes_sql : bool
         Whether the first string is an SQL statement.
-    what : str
+    description : str
         The effect of every call, as the rest of a sentence; empty if the effect depends on a path.
     """
 
@@ -53,7 +53,7 @@ class _Opener(NamedTuple):
     kind: EffectKind = "file"
     takes_text: bool = False
     takes_sql: bool = False
-    what: str = ""
+    description: str = ""
 
     def only_reads(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether a call with these arguments reads a file without changing it."""
@@ -65,9 +65,9 @@ class _Opener(NamedTuple):
 
 _WRITES, _WRITES_IF_PATH = _Opener(), _Opener(takes_text=True)
 _RUNS_SQL = _Opener(kind="database", takes_sql=True)
-_CHANGES_DATABASE = _Opener(kind="database", what="changes an open database")
-_TRAINS = _Opener(what="writes a trained model")
-_OPENCV_SETTER = _Opener(kind="state", what="changes the settings of OpenCV")
+_CHANGES_DATABASE = _Opener(kind="database", description="changes an open database")
+_TRAINS = _Opener(description="writes a trained model")
+_OPENCV_SETTER = _Opener(kind="state", description="changes the settings of OpenCV")
 _WITH_MODE = _Opener("mode", 1, ("r", "rb"))
 _METHOD_WITH_MODE = _Opener("mode", 2, ("r", "rb"))
 _LMDB = _Opener("readonly", 3, (True,), reads_by_default=False, kind="database")
@@ -149,17 +149,17 @@ _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | 
 
 def file_functions() -> Iterator[tuple[Any, str, Any]]:
     """Yield the replacements of functions and classes that open or write files: owner, name and replacement."""
-    listed: set[tuple[int, str]] = set()
+    listed_keys: set[tuple[int, str]] = set()
     for module, openers in _OPENERS.items():
         owner: Any = sys.modules.get(module)
         for dotted, opener in openers.items() if owner is not None else ():
             *outer, name = dotted.split(".")
             holder = functools.reduce(lambda part, step: getattr(part, step, None), outer, owner)
             if hasattr(holder, name):
-                listed.add((id(holder), name))
+                listed_keys.add((id(holder), name))
                 yield holder, name, _announcing_opener(getattr(holder, name), opener)
     for owner, name in _all_writers(len(sys.modules)):
-        if (id(owner), name) not in listed:
+        if (id(owner), name) not in listed_keys:
             yield owner, name, _announcing_opener(vars(owner)[name], _WRITES_IF_PATH)
 
 
@@ -170,14 +170,14 @@ def _all_writers(_: int) -> list[tuple[ModuleType | type, str]]:
     The parameter, the number of loaded modules, makes the cached result invalid after an import.
     """
     writers: dict[tuple[int, str], tuple[ModuleType | type, str]] = {}
-    examined: set[int] = set()
+    examined_types: set[int] = set()
     for module in sys.modules.copy().values():
         if type(module) is not ModuleType:
             continue
         content = vars(module)
         if not _may_write(content.get("__name__"), content.get("__file__")):
             continue
-        writers |= {(id(owner), name): (owner, name) for owner, name in _writers_of(module, examined)}
+        writers |= {(id(owner), name): (owner, name) for owner, name in _writers_of(module, examined_types)}
     return list(writers.values())
 
 
@@ -191,32 +191,32 @@ def _may_write(module: object, file: object) -> bool:
 _known_writers: dict[int, tuple[ModuleType, int, list[tuple[ModuleType | type, str]]]] = {}
 
 
-def _writers_of(module: ModuleType, examined: set[int]) -> list[tuple[ModuleType | type, str]]:
+def _writers_of(module: ModuleType, examined_types: set[int]) -> list[tuple[ModuleType | type, str]]:
     """Return the compiled functions and methods of a module whose names say that they write.
 
-    Methods of the types in ``examined`` are left out.
+    Methods of the types in ``examined_types`` are left out.
     """
     content = vars(module)
-    cached = _known_writers.get(id(module))
-    if cached is not None and cached[0] is module and cached[1] == len(content):
-        return cached[2]
+    kept_result = _known_writers.get(id(module))
+    if kept_result is not None and kept_result[0] is module and kept_result[1] == len(content):
+        return kept_result[2]
     writers: list[tuple[ModuleType | type, str]] = []
     for name, value in list(content.items()):
         # The name may refer to a replacement now, which refers to the original.
         if _WRITER_NAME.search(str(name)) and is_compiled(unwrapped(value)):
             writers.append((module, name))
         if is_instance(value, type):
-            writers += _writing_methods(value, examined)
+            writers += _writing_methods(value, examined_types)
     _known_writers[id(module)] = module, len(content), writers
     return writers
 
 
-def _writing_methods(cls: type, examined: set[int]) -> Iterator[tuple[type, str]]:
+def _writing_methods(cls: type, examined_types: set[int]) -> Iterator[tuple[type, str]]:
     """Yield the methods of a class and its bases that are not written in Python and whose names say that they write."""
     for base in cls.__mro__:
-        if id(base) in examined:
+        if id(base) in examined_types:
             continue
-        examined.add(id(base))
+        examined_types.add(id(base))
         if str(base.__module__).partition(".")[0] not in _AUDITED_PACKAGES:
             for name, method in list(vars(base).items()):
                 if _WRITER_NAME.search(str(name)) and type(unwrapped(method)).__name__ in _COMPILED_METHODS:
@@ -300,8 +300,8 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
         if not _READING_SQL.fullmatch(text):
             notify_listeners(opener.kind, f"runs the SQL statement {short_text(text)}", frame)
         return
-    if opener.what:
-        notify_listeners(opener.kind, opener.what, frame)
+    if opener.description:
+        notify_listeners(opener.kind, opener.description, frame)
         return
     if _is_in_memory(kwargs.get("fapl"), args[:1]):
         return

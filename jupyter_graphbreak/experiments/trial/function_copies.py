@@ -17,7 +17,7 @@ from jupyter_graphbreak._torch_compat.separate_cache import (
     forget_fx_wraps,
     is_allowed_in_graph,
 )
-from jupyter_graphbreak.experiments.trial.copies import Uncopied, clone
+from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
 from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_bound_to_data, is_data
 from jupyter_graphbreak.experiments.trial.shared_names import ANY_GLOBAL_READERS, global_names
@@ -30,7 +30,7 @@ from jupyter_graphbreak.experiments.trial.swapped_places import (
     function_places,
     item_place,
 )
-from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
+from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
 from jupyter_graphbreak.faults import finalize
 from jupyter_graphbreak.recording.targets import closure_values, is_own, is_user_class
 from jupyter_graphbreak.records.attributes import is_instance
@@ -67,7 +67,7 @@ class FunctionCopier:
         The copies of functions.
     origins : dict
         The ids of the original namespaces, by the ids of their copies.
-    uncopied : list
+    uncopied_objects : list
         The objects that could not be copied.
     uncopied_descriptions : list of str
         The names and types of the uncopied objects, with the reasons.
@@ -80,7 +80,7 @@ class FunctionCopier:
         self.places: list[NamedPlace | SwappedPlace] = []
         self.functions: list[types.FunctionType] = []
         self.origins: dict[int, int] = {}
-        self.uncopied: list[Any] = []
+        self.uncopied_objects: list[Any] = []
         self.uncopied_descriptions: list[str] = []
         #: The copied namespaces by the ids of their originals.
         self._globals: dict[int, dict[str, Any]] = {}
@@ -90,8 +90,8 @@ class FunctionCopier:
 
     def clear_caches(self) -> None:
         """Clear the caches of the copies of functions that are decorated with ``functools.lru_cache``."""
-        for cached in self._caches:
-            cached.cache_clear()
+        for function in self._caches:
+            function.cache_clear()
 
     def copy(self, value: Any, name: str) -> Any:
         """Return a copy of an object; messages call it ``name``."""
@@ -101,19 +101,19 @@ class FunctionCopier:
             return value
         if is_instance(value, LRU_CACHE):
             return self._copy_cache(value, name)
-        failed: list[Uncopied] = []
+        failed: list[UncopiedObject] = []
         result = clone(value, self.memo, failed, self.copy_function, self.memory_provider)
         for item, reason in failed:
-            self.uncopied.append(item)
+            self.uncopied_objects.append(item)
             prefix = "" if item is value else f"{name_of(type(item))} in "
             self.uncopied_descriptions.append(f"`{name}` ({prefix}{type(value).__name__}) cannot be copied: {reason}")
         return result
 
-    def _copy_cache(self, cached: Any, name: str) -> Any:
+    def _copy_cache(self, function: Any, name: str) -> Any:
         """Return a copy of a cached function with an empty cache of its own."""
-        parameters = cached.cache_parameters()
-        result = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self.copy(cached.__wrapped__, name))
-        self.memo[id(cached)] = self.memo[id(result)] = result
+        parameters = function.cache_parameters()
+        result = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self.copy(function.__wrapped__, name))
+        self.memo[id(function)] = self.memo[id(result)] = result
         self._caches.append(result)
         return result
 
@@ -202,9 +202,8 @@ class FunctionCopier:
             self._globals[origin] = result = vars(self._modules[-1])
             self.origins[id(result)] = origin
             copy_fx_wraps(scope, result)
-            finalize(
-                self, "forgetting a copy", forget_fx_wraps, id(result)
-            )  # a reference to the namespace would keep it alive
+            # A reference to the namespace would keep it alive.
+            finalize(self, "forgetting a copy", forget_fx_wraps, id(result))
         return self._globals[origin]
 
     def origin(self, scope: dict[str, Any]) -> int:
@@ -217,7 +216,7 @@ class FunctionCopier:
             return
         self._copied_globals.add(key)
         value = scope.get(name, MISSING)
-        if (refusing_function := REFUSABLE.replacement_of(value)) is not None:
+        if (refusing_function := TRIAL_REPLACEMENTS.replacement_of(value)) is not None:
             scope[name] = refusing_function
             return
         if is_bound_to_data(value):

@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     listen,
 )
 from jupyter_graphbreak.experiments.trial.stand_ins import refused_input
-from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE, UNAUDITED
+from jupyter_graphbreak.experiments.trial.unaudited_functions import COMMON_REPLACEMENTS, TRIAL_REPLACEMENTS
 from jupyter_graphbreak.experiments.trial.user_imports import line_that_imports
 from jupyter_graphbreak.recording.targets import functions_by_name, own_codes
 
@@ -80,8 +80,8 @@ def guarded(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterat
         preserved_line_cache(),
         refused_input(),
         copied_context(),
-        UNAUDITED.installed(),
-        REFUSABLE.installed(),
+        COMMON_REPLACEMENTS.installed(),
+        TRIAL_REPLACEMENTS.installed(),
     ):
         state_before = ProcessState(changeable_parts)
         try:
@@ -129,11 +129,11 @@ def state_effect(
         The lines that were observed to make a change, by the change's description.
     """
     changes, calls = list(changes), list(calls)
-    imported = functions_by_name(calls) if changes else {}
+    imported_functions = functions_by_name(calls) if changes else {}
     for change in changes:
-        place = lines.get(change.what) or find_changing_line(change, own_codes(*calls), imported)
+        place = lines.get(change.description) or find_changing_line(change, own_codes(*calls), imported_functions)
         if place is not None:
-            return ObservedEffect("state", change.what, place)
+            return ObservedEffect("state", change.description, place)
     return None
 
 
@@ -143,14 +143,14 @@ class EffectRecorder:
     is_exclusive = False
 
     def __init__(self) -> None:
-        self.observed: list[tuple[frozenset[int], ObservedEffect]] = []
+        self.recorded_effects: list[tuple[frozenset[int], ObservedEffect]] = []
         self.lines: dict[str, StackEntry | None] = {}
 
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Record an effect of compiled code; effects of other code are ignored."""
         callers = frozenset(enclosing_callable_ids(frame))
-        if callers and len(self.observed) < _MAX_EFFECTS:
-            self.observed.append((callers, effect))
+        if callers and len(self.recorded_effects) < _MAX_EFFECTS:
+            self.recorded_effects.append((callers, effect))
 
     def on_state_change(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
         """Record the line that changes a part of the process's state."""
@@ -166,7 +166,7 @@ _MAX_EFFECTS = 200
 def record_effects() -> Iterator[EffectRecorder]:
     """Record the effects of compiled code on this thread while the context is open, without preventing them."""
     recorder = EffectRecorder()
-    with UNAUDITED.installed(), listen(recorder):
+    with COMMON_REPLACEMENTS.installed(), listen(recorder):
         yield recorder
 
 
@@ -180,7 +180,7 @@ class RunEffects:
     def effect_of(self, call: Any) -> ObservedEffect | None:
         """Return the first effect of the code that a callable uses; ``None`` if it had none."""
         codes = list(own_codes(call))
-        for _, effect in self._recorder.observed:
+        for _, effect in self._recorder.recorded_effects:
             if effect.place is not None and any(_contains_line(code, effect.place) for code in codes):
                 return effect
         return state_effect(self.changes, [call], self._recorder.lines)
@@ -201,5 +201,5 @@ def observed_effects() -> Iterator[RunEffects]:
             yield effects
         finally:
             effects.changes += [
-                change for change in state_before.changes() if not change.what.startswith(COMPILER_CHANGE_PREFIX)
+                change for change in state_before.changes() if not change.description.startswith(COMPILER_CHANGE_PREFIX)
             ]

@@ -63,18 +63,18 @@ class InnerModules:
         args, kwargs
             The arguments of the call, since they may contain modules.
         """
-        saved: list[tuple[NamedPlace, Any]] = []
+        saved_values: list[tuple[NamedPlace, Any]] = []
         modules = list(modules_of(self._subject, args, kwargs)) if self._places else []
         try:
             for place, module in modules:
                 for method in (method for module_place, method in self._places if module_place == place):
                     name = method or "_compiled_call_impl"
                     attribute = item_place(name, vars(module), name)
-                    saved.append((attribute, attribute.read()))
+                    saved_values.append((attribute, attribute.read()))
                     attribute.write(self._compiled_function(module, method))
             yield
         finally:
-            for attribute, value in saved:
+            for attribute, value in saved_values:
                 attribute.write(value)
 
     def _compiled_function(self, module: torch.nn.Module, method: str) -> Any:

@@ -87,7 +87,7 @@ class Input:
     is_smaller: bool = False
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """The description for messages."""
         return f"{self.example.what}, with smaller tensors" if self.is_smaller else self.example.what
 
@@ -147,24 +147,29 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     special_changes = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
     for description, arguments in itertools.islice(special_changes, _MAX_SPECIAL):
         yield Input(arguments, describe(description, arguments, fn), is_special=True)
-        changed = map_tensors(arguments, change)  # two branches may agree for the given values, like 1 + 1 and 1 * 2
-        if tensors_in(changed.values()):
-            yield Input(changed, describe(f"{description}, random", changed, fn), is_special=True)
+        # Two branches may agree for the given values, like 1 + 1 and 1 * 2.
+        changed_arguments = map_tensors(arguments, change)
+        if tensors_in(changed_arguments.values()):
+            yield Input(changed_arguments, describe(f"{description}, random", changed_arguments, fn), is_special=True)
 
 
 # --- Changed values of tensors ---
 
 
 def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    named = [(name, value) for name, value in first.named(fn).items() if tensors_in(value)]
-    if not named:
+    named_values = [(name, value) for name, value in first.named(fn).items() if tensors_in(value)]
+    if not named_values:
         return
-    target = named[0][0] if len(named) == 1 and is_instance(named[0][1], torch.Tensor) else "all tensors"
+    target = (
+        named_values[0][0]
+        if len(named_values) == 1 and is_instance(named_values[0][1], torch.Tensor)
+        else "all tensors"
+    )
     may_be_indices = indices_test(first, fn)
     yield f"{target} negated", unless(may_be_indices, negated, rolled)
     yield f"{target} zero", unless(may_be_indices, torch.zeros_like, filled_with_minimum)
     if target == "all tensors":
-        for name, value in named[:3]:
+        for name, value in named_values[:3]:
             yield f"{name} negated", only_for(tensors_in(value), unless(may_be_indices, negated, rolled))
     yield f"{target} ten times as large", unless(may_be_indices, ten_times)
     yield f"{target} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
@@ -172,8 +177,8 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     if any(map(look_like_indices, tensors_in(first.values()))):
         yield "integers in a different order", unless(look_like_indices, unchanged, rolled)
     for constant in numbers_in_code(fn):
-        filled = functools.partial(filled_with, number=constant + 1)
-        yield f"{target} filled with {constant + 1:g}", unless(may_be_indices, filled)
+        fill = functools.partial(filled_with, number=constant + 1)
+        yield f"{target} filled with {constant + 1:g}", unless(may_be_indices, fill)
     # Two branches may agree for round numbers.
     yield f"{target} random, negated", unless(may_be_indices, lambda tensor: negated(randomized(tensor)))
     yield f"{target} with a nan", lambda tensor: with_first(tensor, float("nan"))

@@ -35,10 +35,10 @@ class _CopiedStorage(NamedTuple):
         return have_equal_bytes(self.before, self.work)
 
 
-class Twin(NamedTuple):
-    """The storage of a kept copy, and a reference to the tensor that it was copied from."""
+class StorageCopy(NamedTuple):
+    """A copy of a storage, and a reference to the tensor that it was copied from."""
 
-    kept: torch.UntypedStorage
+    storage: torch.UntypedStorage
     original: weakref.ref[torch.Tensor]
 
 
@@ -46,14 +46,14 @@ class KeptMemory:
     """Records the originals of copied storages: if an original is unchanged, its copy need not be copied again."""
 
     def __init__(self) -> None:
-        self.twins: list[Twin] = []
+        self.storage_copies: list[StorageCopy] = []
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
         """Return a copy of a storage; ``None`` if the storage is small."""
         if storage.nbytes() < _MIN_SHARED_BYTES:
             return None
-        self.twins.append(Twin(storage.clone(), weakref.ref(tensor)))
-        return self.twins[-1].kept
+        self.storage_copies.append(StorageCopy(storage.clone(), weakref.ref(tensor)))
+        return self.storage_copies[-1].storage
 
 
 class Memory:
@@ -61,7 +61,7 @@ class Memory:
 
     Parameters
     ----------
-    twins : iterable of Twin
+    storage_copies : iterable of StorageCopy
         Kept copies. If the tensor that one was copied from has not changed since, runs work on the kept copy, and the
         tensor restores it.
 
@@ -71,29 +71,29 @@ class Memory:
         Digests of tensors in memory that no run has changed.
     """
 
-    def __init__(self, twins: Iterable[Twin] = ()) -> None:
+    def __init__(self, storage_copies: Iterable[StorageCopy] = ()) -> None:
         self.digests: dict[Any, torch.Tensor] = {}
         self._blocks: list[_CopiedStorage] = []
-        self._by_key: dict[Any, _CopiedStorage] = {}
-        self._twins = {memory_key(twin.kept): twin for twin in twins}
+        self._storages_by_key: dict[Any, _CopiedStorage] = {}
+        self._copies_by_key = {memory_key(storage_copy.storage): storage_copy for storage_copy in storage_copies}
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
         """Return the shared storage for copies of a storage; ``None`` if each copy has its own."""
         del tensor
         if storage.nbytes() < _MIN_SHARED_BYTES:
             return None
-        block = self._by_key.get(memory_key(storage))
+        block = self._storages_by_key.get(memory_key(storage))
         if block is None:
             block = self._new_block(storage)
             self._blocks.append(block)
-            self._by_key.update({memory_key(block.before): block, memory_key(block.work): block})
+            self._storages_by_key.update({memory_key(block.before): block, memory_key(block.work): block})
         elif block.work.data_ptr() == storage.data_ptr() and not block.is_unchanged():
             return None  # a copy of a copy that a run has changed
         return block.work
 
     def _new_block(self, storage: torch.UntypedStorage) -> _CopiedStorage:
-        twin = self._twins.get(memory_key(storage))
-        original = twin.original() if twin is not None else None
+        storage_copy = self._copies_by_key.get(memory_key(storage))
+        original = storage_copy.original() if storage_copy is not None else None
         if original is not None:
             before = original.untyped_storage()
             if before.data_ptr() != storage.data_ptr() and have_equal_bytes(before, storage):
@@ -102,31 +102,45 @@ class Memory:
 
     def restores(self, storage: torch.UntypedStorage) -> bool:
         """Return whether :meth:`restore` restores a storage."""
-        block = self._by_key.get(memory_key(storage))
+        block = self._storages_by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr()
 
     def is_intact(self, storage: torch.UntypedStorage) -> bool:
         """Return whether a storage is unchanged, so that :meth:`restore` restores its current content."""
-        block = self._by_key.get(memory_key(storage))
+        block = self._storages_by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
-    def restore(self, only: Container[Any] | None = None) -> None:
-        """Undo the changes of runs, and give the memory that they have freed back to the system.
+    def restore(self, keys: Container[Any] | None = None) -> bool:
+        """Undo the changes of runs.
 
         Parameters
         ----------
-        only : container
+        keys : container
             The keys of the memory to restore; by default all memory.
+
+        Returns
+        -------
+        bool
+            Whether runs have changed the memory.
+        """
+        changed = [
+            block
+            for block in self._blocks
+            if (keys is None or memory_key(block.work) in keys) and not block.is_unchanged()
+        ]
+        for block in changed:
+            if block.work.nbytes() != block.before.nbytes():
+                block.work.resize_(block.before.nbytes())
+            block.work.copy_(block.before)
+        return bool(changed)
+
+    def give_back(self) -> None:
+        """Give the memory that runs have freed back to the system, if any memory is shared.
+
+        The next run takes longer, since the system has to provide the memory again.
         """
         if self._blocks:
             _release_free_memory()
-        for block in self._blocks:
-            if only is not None and memory_key(block.work) not in only:
-                continue
-            if not block.is_unchanged():
-                if block.work.nbytes() != block.before.nbytes():
-                    block.work.resize_(block.before.nbytes())
-                block.work.copy_(block.before)
 
     def release(self) -> None:
         """Free programs and copies that are no longer used, if any memory is shared."""
@@ -138,10 +152,14 @@ class Memory:
         """Return the storages that runs have changed: the content before, and the current content."""
         return [(block.before, block.work) for block in self._blocks if not block.is_unchanged()]
 
-    def memo(self, excluded: Iterable[Any] = ()) -> dict[Any, Any]:
+    def memo(self, excluded_tensors: Iterable[Any] = ()) -> dict[Any, Any]:
         """Return a memo with which copies use the shared memory, except the storages with the given keys."""
-        excluded_keys = set(excluded)
-        return {key: block.work for key, block in self._by_key.items() if memory_key(block.work) not in excluded_keys}
+        excluded_keys = set(excluded_tensors)
+        return {
+            key: block.work
+            for key, block in self._storages_by_key.items()
+            if memory_key(block.work) not in excluded_keys
+        }
 
     def unchanged_memo(self) -> dict[Any, Any]:
         """Return a memo with which copies share the memory that no run has changed."""
@@ -227,8 +245,8 @@ def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> 
     for folder in dict.fromkeys([*folders, root]):
         numbers = [next(_lines_of(folder / name), "") for name in (limit_file, usage_file)]
         if all(number.isdigit() for number in numbers):
-            droppable = _droppable_bytes(folder)
-            free.append(max(0, int(numbers[0]) - max(0, int(numbers[1]) - droppable)))
+            droppable_bytes = _droppable_bytes(folder)
+            free.append(max(0, int(numbers[0]) - max(0, int(numbers[1]) - droppable_bytes)))
     return free
 
 

@@ -44,11 +44,11 @@ class _Target(io.RawIOBase):
     def __init__(self, stream: TextIO, encoding: str) -> None:
         self.original = stream
         #: The streams of the threads that redirect this one, the innermost last.
-        self.redirected: dict[int, list[TextIO]] = {}
+        self.thread_streams: dict[int, list[TextIO]] = {}
         self._encoding = encoding
 
     def stream(self) -> TextIO:
-        streams = self.redirected.get(get_ident())
+        streams = self.thread_streams.get(get_ident())
         return streams[-1] if streams else self.original
 
     @property
@@ -83,7 +83,7 @@ _streams_lock = threading.RLock()
 
 def _replacement(name: str, stream: Any) -> _ThreadStream:
     """Return the replacement of a standard stream, or the stream itself if it is a replacement."""
-    if any(replacement is stream for (replaced, _), replacement in _replacements.items() if replaced == name):
+    if any(replacement is stream for (replaced_name, _), replacement in _replacements.items() if replaced_name == name):
         return stream  # type: ignore[no-any-return]
     key = name, id(stream)
     replacement = _replacements.get(key)
@@ -104,18 +104,18 @@ def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
         names = [name for name in targets if getattr(sys, name) is not None]
         replacements = {name: _replacement(name, getattr(sys, name)) for name in names}
         for name, replacement in replacements.items():
-            replacement.target.redirected.setdefault(thread, []).append(targets[name])
+            replacement.target.thread_streams.setdefault(thread, []).append(targets[name])
             setattr(sys, name, replacement)
     try:
         yield
     finally:
         with _streams_lock:
             for name, replacement in replacements.items():
-                redirected = replacement.target.redirected
-                redirected[thread].remove(targets[name])
-                if not redirected[thread]:
-                    del redirected[thread]
-                if not redirected and getattr(sys, name) is replacement:
+                thread_streams = replacement.target.thread_streams
+                thread_streams[thread].remove(targets[name])
+                if not thread_streams[thread]:
+                    del thread_streams[thread]
+                if not thread_streams and getattr(sys, name) is replacement:
                     setattr(sys, name, replacement.target.original)
 
 
@@ -150,9 +150,9 @@ _active: list[bool] = []
 @contextlib.contextmanager
 def _isolate_warnings(registries: Registries) -> Iterator[None]:
     filters, default = list(warnings.filters), warnings.defaultaction  # type: ignore[attr-defined]
-    once: dict[Any, Any] = warnings.onceregistry  # type: ignore[attr-defined]
-    shown_once = set(once)
-    shown = {id(names): set(registry) for _, names, registry in registries}
+    once_registry: dict[Any, Any] = warnings.onceregistry  # type: ignore[attr-defined]
+    shown_once_keys = set(once_registry)
+    shown_keys = {id(names): set(registry) for _, names, registry in registries}
     thread, is_open = get_ident(), [True]
     show, show_elsewhere = warnings._showwarnmsg, _shown_by_process()  # type: ignore[attr-defined]  # noqa: SLF001
     new_keys: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
@@ -163,11 +163,11 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
         if action == "always":
             return True
         if action == "once":
-            known_keys, key = shown_once, (text, category)
-            new_keys.append((lambda: once, key))
+            known_keys, key = shown_once_keys, (text, category)
+            new_keys.append((lambda: once_registry, key))
         else:
             names = _namespace_at(message.filename)
-            known_keys = shown.setdefault(id(names), set())
+            known_keys = shown_keys.setdefault(id(names), set())
             key = (text, category, 0 if action == "module" else message.lineno)  # type: ignore[assignment]
             new_keys.append((lambda: names.setdefault("__warningregistry__", {}), key))
         is_known = key in known_keys
@@ -213,7 +213,14 @@ def _shown_by_process() -> Callable[[WarningMessage], None]:
     custom, plain = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]  # noqa: SLF001
     if custom is warnings._showwarning_orig:  # type: ignore[attr-defined]  # noqa: SLF001
         return plain  # type: ignore[no-any-return]
-    return lambda shown: custom(shown.message, shown.category, shown.filename, shown.lineno, shown.file, shown.line)
+    return lambda shown_keys: custom(
+        shown_keys.message,
+        shown_keys.category,
+        shown_keys.filename,
+        shown_keys.lineno,
+        shown_keys.file,
+        shown_keys.line,
+    )
 
 
 def _filter_action(message: WarningMessage, filters: list[Any], default: str) -> str:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 #: An input for which the function runs more lines is skipped: the function may loop forever.
 _MAX_LINES = 20_000
 #: The instructions that begin an iteration of a loop over an iterator; such a loop usually ends.
-_ITERATIONS = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
+_ITERATION_OPCODES = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
 #: The maximum number of recorded places for an alias.
 _MAX_NAMES = 20
 
@@ -57,7 +57,7 @@ _MAX_NAMES = 20
 class Layout(NamedTuple):
     """The class of a tensor, and its strides in dimensions with several elements; none if it is empty or sparse."""
 
-    kind: type
+    class_: type
     strides: tuple[int, ...]
 
 
@@ -79,7 +79,7 @@ class Result:
         The output, warnings and log records.
     requires_grad : dict
         Whether each tensor of the result, the arguments and the state requires a gradient, by place.
-    left_grad : dict
+    leaf_grads : dict
         The ``.grad`` that the call left on each leaf, by place.
     gradients : dict or None
         The gradient of each leaf from one backward pass through all results, by place; ``None`` for a leaf without one.
@@ -108,7 +108,7 @@ class Result:
     state: dict[str, Any] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     requires_grad: dict[str, bool] = field(default_factory=dict)
-    left_grad: dict[str, torch.Tensor | None] = field(default_factory=dict)
+    leaf_grads: dict[str, torch.Tensor | None] = field(default_factory=dict)
     gradients: dict[str, torch.Tensor | None] | None = None
     backward_error: Exception | None = None
     state_before: dict[str, Any] = field(default_factory=dict)
@@ -181,7 +181,7 @@ def run(
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
         values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, objects.requires_grad,
-        objects.left_grad, gradients, backward_error, subject.initial, objects.places, objects.aliases,
+        objects.leaf_grads, gradients, backward_error, subject.initial, objects.places, objects.aliases,
         random_after, modes_after, objects.layouts, objects.changed_in_place,
     )  # fmt: skip
 
@@ -212,7 +212,7 @@ class _Objects(NamedTuple):
     tensors: dict[str, torch.Tensor]
     places: frozenset[str]
     aliases: dict[str, tuple[str, frozenset[str]]]
-    left_grad: dict[str, torch.Tensor | None]
+    leaf_grads: dict[str, torch.Tensor | None]
     requires_grad: dict[str, bool]
     layouts: dict[str, Layout]
     changed_in_place: dict[str, bool]
@@ -237,7 +237,7 @@ def _observe_objects(
         tensors=tensors,
         places=frozenset(place for place, _ in objects),
         aliases=_aliases(objects),
-        left_grad={
+        leaf_grads={
             place: subject.snapshot(item.grad, {})
             for place, item in tensors.items()
             if item.is_leaf and item.requires_grad
@@ -364,11 +364,11 @@ def gradient_weights(root: torch.Tensor) -> torch.Tensor:
     The weights are the same numbers in every dtype: multiples of 1/64 between 0.5 and 1.5. The weight of a single
     element, such as a loss, is 1, with which ``backward()`` begins. Those of sparse and nested tensors are also 1.
     """
-    detached = root.detach()
-    if detached.layout != torch.strided or detached.is_nested or detached.numel() == 1:
-        return torch.ones_like(detached)
-    ramp = torch.arange(detached.numel(), dtype=torch.float64) * 0.6180339887 % 1
-    return ((ramp * 64).floor() / 64 + 0.5).to(detached.device, detached.dtype).reshape(detached.shape)
+    detached_root = root.detach()
+    if detached_root.layout != torch.strided or detached_root.is_nested or detached_root.numel() == 1:
+        return torch.ones_like(detached_root)
+    ramp = torch.arange(detached_root.numel(), dtype=torch.float64) * 0.6180339887 % 1
+    return ((ramp * 64).floor() / 64 + 0.5).to(detached_root.device, detached_root.dtype).reshape(detached_root.shape)
 
 
 class LineLimitError(BaseException):
@@ -380,15 +380,15 @@ class _LineCounter:
 
     def __init__(self) -> None:
         # Lines of this package do not count, even if it is not installed: comparisons take many lines.
-        self._counted: dict[str, bool] = {}
+        self._is_counted: dict[str, bool] = {}
         self._count = 0
         self.lines: set[tuple[str, int]] = set()
 
     def enter(self, frame: types.FrameType, _: str, __: Any) -> Any:
         filename = frame.f_code.co_filename
-        if filename not in self._counted:
-            self._counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
-        if not self._counted[filename]:
+        if filename not in self._is_counted:
+            self._is_counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
+        if not self._is_counted[filename]:
             return None
         frame.f_trace_opcodes = _loops_within_a_line(frame.f_code)
         return self._count_line
@@ -412,7 +412,7 @@ def _loops_within_a_line(code: types.CodeType) -> bool:
         if instruction.positions is not None:
             line = instruction.positions.lineno or line
         lines[instruction.offset] = line
-        is_loop = "JUMP_BACKWARD" in instruction.opname and code.co_code[instruction.argval] not in _ITERATIONS
+        is_loop = "JUMP_BACKWARD" in instruction.opname and code.co_code[instruction.argval] not in _ITERATION_OPCODES
         if is_loop and lines.get(instruction.argval) == line:
             return True
     return False
@@ -435,13 +435,13 @@ def line_limit() -> Iterator[set[tuple[str, int]]]:
 @contextlib.contextmanager
 def _tracing(function: Any) -> Iterator[None]:
     """Set the trace function while the context is open, unless code in the context sets a different one."""
-    previous = sys.gettrace()
+    trace_before = sys.gettrace()
     sys.settrace(function)
     try:
         yield
     finally:
         if sys.gettrace() == function:
-            sys.settrace(previous)
+            sys.settrace(trace_before)
 
 
 def _current_line_limit() -> Any:

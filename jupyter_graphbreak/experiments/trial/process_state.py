@@ -73,8 +73,8 @@ class ProcessState:
     """
 
     def __init__(self, changeable_parts: Iterable[LibraryPart] = ()) -> None:
-        loaded = (sys.modules.get(name) for name in _OPTIONAL_MODULES)
-        self._parts = [*_cached_parts(len(sys.modules), *loaded), *map(_library_part, changeable_parts)]
+        loaded_modules = (sys.modules.get(name) for name in _OPTIONAL_MODULES)
+        self._parts = [*_cached_parts(len(sys.modules), *loaded_modules), *map(_library_part, changeable_parts)]
         self._values = [_read(part) for part in self._parts]
 
     def changes(self) -> list[StateChange]:
@@ -101,7 +101,7 @@ def _read(part: StatePart) -> Any:
     except (AttributeError, ImportError):  # not in this release of PyTorch, Python or the package
         return MISSING
     except Exception as fault:  # noqa: BLE001 - an unreadable part is ignored
-        note_if_internal(f"reading what {part.what}", fault)
+        note_if_internal(f"reading what {part.description}", fault)
         return MISSING
 
 
@@ -153,7 +153,7 @@ def _operating_system_parts() -> Iterator[StatePart]:
         yield StatePart("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), ("tzset",))
     if hasattr(signal, "pthread_sigmask"):
         yield StatePart("blocks signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
-                   lambda blocked: signal.pthread_sigmask(signal.SIG_SETMASK, blocked),
+                   lambda blocked_signals: signal.pthread_sigmask(signal.SIG_SETMASK, blocked_signals),
                    ("pthread_sigmask",))  # fmt: skip
     yield StatePart("sets the permission mask of new files", _file_mask, os.umask, ("umask",))
     yield StatePart(
@@ -176,12 +176,12 @@ def _interpreter_parts() -> Iterator[StatePart]:
         ("gc",),
     )
     for name in ("path", "argv", "meta_path", "path_hooks"):
-        yield StatePart(f"changes sys.{name}", *_list_access(name), (name,), ("sys",))
+        yield StatePart(f"changes sys.{name}", *_list_accessors(name), (name,), ("sys",))
     for name in _SYS_ATTRIBUTES:
-        yield StatePart(f"sets sys.{name}", *_attribute_access(sys, name), (name,), ("sys",), is_assigned=True)
+        yield StatePart(f"sets sys.{name}", *_attribute_accessors(sys, name), (name,), ("sys",), is_assigned=True)
     yield StatePart(
         "sets threading.excepthook",
-        *_attribute_access(threading, "excepthook"),
+        *_attribute_accessors(threading, "excepthook"),
         ("excepthook",),
         is_assigned=True,
     )
@@ -222,11 +222,16 @@ def _decimal_parts() -> Iterator[StatePart]:
 def _numpy_parts() -> Iterator[StatePart]:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        yield StatePart("sets NumPy's error handling", numpy.geterr, lambda saved: numpy.seterr(**saved), ("seterr",))
+        yield StatePart(
+            "sets NumPy's error handling",
+            numpy.geterr,
+            lambda saved_settings: numpy.seterr(**saved_settings),
+            ("seterr",),
+        )
         yield StatePart(
             "sets how NumPy prints",
             numpy.get_printoptions,
-            lambda saved: numpy.set_printoptions(**saved),
+            lambda saved_settings: numpy.set_printoptions(**saved_settings),
             ("set_printoptions",),
         )
 
@@ -247,7 +252,7 @@ def _library_part(part: LibraryPart) -> StatePart:
                         (part.title.rpartition(".")[2],))  # fmt: skip
         case LibraryContainer():
             return StatePart(f"changes {part.title}", lambda: Identities(part.content()),
-                        lambda saved: part.refill(list(saved.items)), (part.name,))  # fmt: skip
+                        lambda saved_items: part.refill(list(saved_items.items)), (part.name,))  # fmt: skip
     read, write = identity_reader(part.read), identity_writer(part.write)
     return StatePart(f"sets {part.title}", read, write, (part.name,), is_assigned=True)
 
@@ -269,11 +274,11 @@ class _Globals(dict[str, Any]):
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)
-        self._loaded = len(sys.modules)
+        self._module_count = len(sys.modules)
         self._ids = {name: (id(value), [*map(id, items or ())]) for name, (value, items) in content.items()}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Globals) and (self._loaded != other._loaded or self._ids == other._ids)
+        return isinstance(other, _Globals) and (self._module_count != other._module_count or self._ids == other._ids)
 
     __hash__ = None
 
@@ -319,10 +324,10 @@ _GETTERS_AND_SETTERS = (
 def _default_parts() -> Iterator[StatePart]:
     """Yield the defaults and limits for the whole process that functions of modules set."""
     yield StatePart("sets the stack size of new threads", _stack_size, threading.stack_size, ("stack_size",))
-    for module, what, getter, setter in _GETTERS_AND_SETTERS:
+    for module, description, getter, setter in _GETTERS_AND_SETTERS:
         owner = sys.modules.get(module)
         if hasattr(owner, setter):
-            yield StatePart(what, getattr(owner, getter), getattr(owner, setter), (setter,))
+            yield StatePart(description, getattr(owner, getter), getattr(owner, setter), (setter,))
     processes = sys.modules.get("multiprocessing")
     if processes is not None:
         yield StatePart("sets how processes start", lambda: processes.get_start_method(allow_none=True),
@@ -330,8 +335,8 @@ def _default_parts() -> Iterator[StatePart]:
                    ("set_start_method",))  # fmt: skip
 
 
-def _set_warning_filters(saved: Identities) -> None:
-    warnings.filters[:] = saved.items  # type: ignore[index]
+def _set_warning_filters(saved_filters: Identities) -> None:
+    warnings.filters[:] = saved_filters.items  # type: ignore[index]
     with warnings.catch_warnings():  # entering the context makes Python discard its cache of the old filters
         pass
 
@@ -354,15 +359,15 @@ def _set_fault_handler(faulthandler: Any, is_on: bool) -> None:  # noqa: FBT001 
         faulthandler.disable()
 
 
-def _attribute_access(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    return lambda: Identities([getattr(owner, name)]), lambda saved: setattr(owner, name, saved.items[0])
+def _attribute_accessors(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    return lambda: Identities([getattr(owner, name)]), lambda saved_value: setattr(owner, name, saved_value.items[0])
 
 
-def _list_access(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _list_accessors(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     """Return functions that read and restore a list of ``sys``: the list object and its items."""
 
-    def write(saved: Identities) -> None:
-        content, *items = saved.items
+    def write(saved_value: Identities) -> None:
+        content, *items = saved_value.items
         content[:] = items
         setattr(sys, name, content)
 
@@ -442,8 +447,8 @@ def _context_variables() -> dict[Any, Any]:
 
 
 def _set_context_variables(values: dict[Any, Any]) -> None:
-    for variable, saved in values.items():
-        variable.set(saved.items[0])
+    for variable, saved_value in values.items():
+        variable.set(saved_value.items[0])
 
 
 @contextlib.contextmanager
@@ -486,7 +491,7 @@ def _context_functions() -> tuple[Any, Any]:
 
 
 def find_changing_line(
-    change: StateChange, codes: Iterable[types.CodeType], imported: Mapping[str, tuple[str, str]]
+    change: StateChange, codes: Iterable[types.CodeType], imported_functions: Mapping[str, tuple[str, str]]
 ) -> StackEntry | None:
     """Return the line that makes a change, judging by the names in the code; ``None`` if there is none.
 
@@ -494,12 +499,12 @@ def find_changing_line(
     ----------
     codes : iterable of CodeType
         The code to search.
-    imported : mapping
+    imported_functions : mapping
         The module and the name of each library function that the code imported by name, by its name in the code.
     """
     aliases = {
         alias
-        for alias, (module, name) in imported.items()
+        for alias, (module, name) in imported_functions.items()
         if name in change.names and (not change.owners or module in change.owners)
     }
     for code in codes:
@@ -542,25 +547,27 @@ def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
     TrialStoppedError
         If a lock was left locked, or if the code waited for a lock that only it could release.
     """
-    with _freed_when_waiting([lock for lock in locks if type(lock) is type(threading.Lock())]) as freed:
+    with _freed_when_waiting([lock for lock in locks if type(lock) is type(threading.Lock())]) as freed_locks:
         try:
             yield
         finally:
             left_locked = [lock for lock in locks if _release(lock)]
-    if freed:
+    if freed_locks:
         raise TrialStoppedError(ObservedEffect("process", WAITS_FOR_THREAD, None))
     if left_locked:
         raise TrialStoppedError(
-            ObservedEffect("state", _LOCK_LEFT_LOCKED.what, find_changing_line(_LOCK_LEFT_LOCKED, own_codes(call), {}))
+            ObservedEffect(
+                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, own_codes(call), {})
+            )
         )
 
 
 @contextlib.contextmanager
 def _freed_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
     """Release copied locks if this thread stands still while they are locked; yield the list of released locks."""
-    freed: list[Any] = []
+    freed_locks: list[Any] = []
     if not locks:
-        yield freed
+        yield freed_locks
         return
     is_over, thread = threading.Event(), threading.get_ident()
 
@@ -570,13 +577,13 @@ def _freed_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
             frame = sys._current_frames()[thread]  # noqa: SLF001 - the documented way to see another thread
             now = id(frame), frame.f_lasti, time.clock_gettime(time.pthread_getcpuclockid(thread))
             if now == before:
-                freed.extend(lock for lock in locks if _release(lock))
+                freed_locks.extend(lock for lock in locks if _release(lock))
             before = now
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield freed
+        yield freed_locks
     finally:
         is_over.set()
         watcher.join()

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
+from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, OpaqueSpec, Path, Root, TensorSpec
 from jupyter_graphbreak.experiments.trial.code_hints import default_values
-from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, OpaqueSpec, Path, Root, TensorSpec
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSpec
 
 #: Types whose objects are not interchangeable, because each one does something different.
-_CALLABLES = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
+_CALLABLE_TYPES = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
 
 
 class CannotRebuildError(Exception):
@@ -42,13 +42,15 @@ class RecordedCall(Protocol):
         """The names of the arguments that were passed by keyword."""
 
 
-def can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
+def can_be_rebuilt(call: CallSpec, first: CallSpec) -> bool:
     """Return whether the arguments of a call can be made from its specs and the first call's arguments."""
     for path, spec in call.arguments.items():
         original = first.arguments.get(path)
         if isinstance(spec, OpaqueSpec) and not (isinstance(original, OpaqueSpec) and _can_stand_for(original, spec)):
             return False
-        is_rebuilt = isinstance(spec, ContainerSpec) and issubclass(spec.kind, list | tuple | dict | functools.partial)
+        is_rebuilt = isinstance(spec, ContainerSpec) and issubclass(
+            spec.class_, list | tuple | dict | functools.partial
+        )
         if isinstance(spec, ContainerSpec) and not is_rebuilt and original != spec:
             return False
     return True
@@ -56,15 +58,19 @@ def can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
 
 def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
     """Return whether an object of the first call can be passed again in place of one of a later call."""
-    return original.kind is spec.kind and (original.identity == spec.identity or not issubclass(spec.kind, _CALLABLES))
+    return original.class_ is spec.class_ and (
+        original.identity == spec.identity or not issubclass(spec.class_, _CALLABLE_TYPES)
+    )
 
 
-def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords: Collection[str]) -> Arguments:
+def bound_arguments(
+    call: Callable[..., Any], arguments_by_name: Mapping[str, Any], keywords: Collection[str]
+) -> Arguments:
     """Return arguments given by parameter name, positional as far as the signature allows.
 
     Parameters
     ----------
-    named : mapping
+    arguments_by_name : mapping
         The arguments by parameter name.
     keywords : collection of str
         The names of the arguments to pass by keyword, because Dynamo's wrapper around modules distinguishes them.
@@ -72,27 +78,34 @@ def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords
     try:
         signature = inspect.signature(getattr(call, "forward", call))
     except (TypeError, ValueError):
-        return _without_signature(named)
-    if not named.keys() <= signature.parameters.keys():
-        return _without_signature(named)
+        return _arguments_without_signature(arguments_by_name)
+    if not arguments_by_name.keys() <= signature.parameters.keys():
+        return _arguments_without_signature(arguments_by_name)
     bound = signature.bind_partial()
-    bound.arguments.update({name: named[name] for name in signature.parameters if name in named})
+    bound.arguments.update(
+        {name: arguments_by_name[name] for name in signature.parameters if name in arguments_by_name}
+    )
     names = list(signature.parameters)
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
         return Arguments(*bound.args, **bound.kwargs)
     first_keyword = min((names.index(name) for name in keywords if name in names), default=len(names))
-    positional = bound.args[:first_keyword]
+    positional_values = bound.args[:first_keyword]
     return Arguments(
-        *positional, **dict(zip(names[len(positional) :], bound.args[first_keyword:], strict=False)), **bound.kwargs
+        *positional_values,
+        **dict(zip(names[len(positional_values) :], bound.args[first_keyword:], strict=False)),
+        **bound.kwargs,
     )
 
 
-def _without_signature(named: Mapping[str, Any]) -> Arguments:
-    positional = [value for name, value in named.items() if name.startswith("argument ")]
-    return Arguments(*positional, **{name: value for name, value in named.items() if not name.startswith("argument ")})
+def _arguments_without_signature(arguments_by_name: Mapping[str, Any]) -> Arguments:
+    positional_values = [value for name, value in arguments_by_name.items() if name.startswith("argument ")]
+    return Arguments(
+        *positional_values,
+        **{name: value for name, value in arguments_by_name.items() if not name.startswith("argument ")},
+    )
 
 
-def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_arguments: Arguments) -> Arguments:
+def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:
     """Return the arguments of a call, made from their specs and from the arguments of the first call.
 
     Raises
@@ -100,7 +113,7 @@ def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_ar
     CannotRebuildError
         If the arguments contain anything but tensors, plain values, containers of these, and objects of the first call.
     """
-    specs = recorded.arguments or {}
+    specs = recorded_call.arguments or {}
     first_values = first_arguments.named(call)
     tensors: dict[int, torch.Tensor] = {}
 
@@ -114,7 +127,7 @@ def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_ar
             case ContainerSpec():
                 return _built_container(spec, path, original, build)
             case OpaqueSpec():
-                if type(original) is not spec.kind:
+                if type(original) is not spec.class_:
                     raise CannotRebuildError(f"{path} is an object that cannot be created again")
                 return original
         return spec
@@ -126,18 +139,18 @@ def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_ar
         if not path.steps
         # A frame has the defaults of arguments that the call left out, but passing them would recompile a wrapper.
         and not (
-            path.root.name in defaults.keys() - first_values.keys() - recorded.keywords
+            path.root.name in defaults.keys() - first_values.keys() - recorded_call.keywords
             and spec is defaults[path.root.name]
         )
     ]
     built = {name: build(Path(Root("argument", name)), first_values.get(name)) for name in names}
     if "self" in first_values:
         built.setdefault("self", first_values["self"])
-    return bound_arguments(call, built, recorded.keywords)
+    return bound_arguments(call, built, recorded_call.keywords)
 
 
 def _built_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
-    cls = spec.kind
+    cls = spec.class_
     if cls is functools.partial:
         func, args, keywords = (build(path.into("attribute", key), getattr(original, key, None)) for key in spec.keys)
         return functools.partial(func, *args, **keywords)

@@ -93,7 +93,7 @@ class Reference:
     TrialStoppedError
         If the function has an effect outside its copies on the first input.
     Exception
-        Whatever the function raises on the first input.
+        Any exception that the function itself raises on the first input.
     """
 
     def __init__(self, fn: Any, first: Input) -> None:
@@ -168,12 +168,13 @@ class Reference:
                     cases.append(ReferenceCase(other, self._run_input(other)))
             return cases
         patience = patience or Patience(_MAX_SECONDS)
-        for derived in self._derive_inputs():
+        for derived_input in self._derive_inputs():
             if patience.is_over:
                 break
             with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
-                case = ReferenceCase(derived, self._run_input(derived), frozenset(lines))
-                if case.expected.raised is None or not derived.is_special:  # otherwise the function rejects the input
+                case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
+                # Otherwise the function rejects the input.
+                if case.expected.raised is None or not derived_input.is_special:
                     cases.append(case)
         return cases
 
@@ -188,17 +189,18 @@ class Reference:
         patience = patience or Patience(_MAX_SECONDS)
         self.subject.restore()
         variables = {place: value for place, (value, _) in self.subject.variables().items()}
-        for derived in map(self._described, edge_inputs(self.base.arguments, self.fn, variables)):
+        for derived_input in map(self._described, edge_inputs(self.base.arguments, self.fn, variables)):
             if patience.is_over:
-                is_common_kind = not derived.state and not derived.other_kind
+                is_common_kind = not derived_input.state and not derived_input.other_kind
                 self.misses_edge_cases = is_common_kind or patience.is_wall_clock_over
                 break
             case = None
             try:
                 with contextlib.suppress(LineLimitError), line_limit() as lines:
-                    case = ReferenceCase(derived, self._run_input(derived), frozenset(lines))
+                    case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
             except TrialStoppedError as stopped:
-                if stopped.effect.what != WAITS_FOR_THREAD:  # as with an endless loop, there is no result to compare
+                # A run that waits for a thread has no result to compare, as one with an endless loop.
+                if stopped.effect.description != WAITS_FOR_THREAD:
                     raise
             if case is not None and self.has_repeatable_result(case):
                 yield case
@@ -210,9 +212,9 @@ class Reference:
         """
         if self._seconds >= _SLOW_S and case.lines in self._repeated_lines:
             return True
-        repeated = self._run_input(case.input)
-        has_same_error = type(case.expected.raised) is type(repeated.raised)
-        is_repeatable = has_same_error and difference(case.expected.value, repeated.value) is None
+        repeated_result = self._run_input(case.input)
+        has_same_error = type(case.expected.raised) is type(repeated_result.raised)
+        is_repeatable = has_same_error and difference(case.expected.value, repeated_result.value) is None
         if is_repeatable:
             self._repeated_lines.add(case.lines)
         return is_repeatable
@@ -232,15 +234,19 @@ class Reference:
         if self.changed:  # a change may affect only later calls, such as the calls that find a cache full
             yield self._repeated_input("the first input a fourth time", preceding_calls=3)
 
-    def _repeated_input(self, what: str, preceding_calls: int) -> Input:
-        return replace(self.base, example=Example(what, self.base.example.values), preceding_calls=preceding_calls)
+    def _repeated_input(self, description: str, preceding_calls: int) -> Input:
+        return replace(
+            self.base, example=Example(description, self.base.example.values), preceding_calls=preceding_calls
+        )
 
-    def _described(self, derived: Input) -> Input:
+    def _described(self, derived_input: Input) -> Input:
         """Describe an input that was derived from the base relative to the first input."""
-        what = derived.example.what
+        description = derived_input.example.what
         for new_size, size in self._shrunk.items():
-            what = re.sub(rf"\binstead of {new_size}\b", f"instead of {size}", what)
-        return replace(derived, example=Example(what, derived.example.values), is_smaller=self.base.is_smaller)
+            description = re.sub(rf"\binstead of {new_size}\b", f"instead of {size}", description)
+        return replace(
+            derived_input, example=Example(description, derived_input.example.values), is_smaller=self.base.is_smaller
+        )
 
     def _reseeded_inputs(self) -> Iterator[Input]:
         values = self.base.example.values
@@ -255,16 +261,16 @@ class Reference:
         if not self.is_repeatable or random_states() == self.result.random:  # the function draws no random numbers
             return seeds
         patience = Patience(_MAX_SECONDS_FOR_SEEDS)
-        paths: set[Lines] = set()
+        seen_line_sets: set[Lines] = set()
         with contextlib.suppress(LineLimitError, TrialStoppedError):
             for seed in range(_MAX_SEEDS):
                 if patience.is_over:
                     break
                 with line_limit() as lines:
                     self._call(self.base.arguments, seed, runs_backward=False)
-                if frozenset(lines) not in paths and seed not in (0, *seeds):
+                if frozenset(lines) not in seen_line_sets and seed not in (0, *seeds):
                     seeds.append(seed)
-                paths.add(frozenset(lines))
+                seen_line_sets.add(frozenset(lines))
         return seeds
 
     def _run_input(self, input_: Input) -> Result:
@@ -312,9 +318,9 @@ def describe_raised(error: Exception, raiser: Literal["capture", "program", "fun
 def shrinkable_sizes(first: Arguments) -> list[int]:
     """Return the sizes of dimensions that may be shrunk, those of first dimensions, such as batches, first."""
     tensors = tensors_in(first.values())
-    leading = [tensor.shape[0] for tensor in tensors if tensor.dim()]
-    inner = [size for tensor in tensors for size in tensor.shape[1:]]
-    return [size for size in dict.fromkeys([*leading, *inner]) if size >= _MIN_SHRINKABLE]
+    first_sizes = [tensor.shape[0] for tensor in tensors if tensor.dim()]
+    other_sizes = [size for tensor in tensors for size in tensor.shape[1:]]
+    return [size for size in dict.fromkeys([*first_sizes, *other_sizes]) if size >= _MIN_SHRINKABLE]
 
 
 def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
@@ -324,11 +330,11 @@ def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
     them. No other dimension has the new size.
     """
     tensors = tensors_in(first.values())
-    highest = [int(tensor.max()) for tensor in tensors if look_like_indices(tensor) and tensor.numel()]
-    least = max([_MIN_SIZE, *(index + 1 for index in highest if index < size)])
+    largest_indices = [int(tensor.max()) for tensor in tensors if look_like_indices(tensor) and tensor.numel()]
+    smallest_size = max([_MIN_SIZE, *(index + 1 for index in largest_indices if index < size)])
     sizes = {length for tensor in tensors for length in tensor.shape}
-    fewest = next(number for number in range(least, least + len(sizes) + 1) if number not in sizes)
-    has_other_size = fewest < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
-    for new in (fewest, _DIVISIBLE_SIZE) if has_other_size else (fewest,):
-        if 2 * new <= size:
-            yield map_tensors(first, functools.partial(resize, size=size, new_size=new)), new
+    unused_size = next(number for number in range(smallest_size, smallest_size + len(sizes) + 1) if number not in sizes)
+    has_other_size = unused_size < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
+    for smaller_size in (unused_size, _DIVISIBLE_SIZE) if has_other_size else (unused_size,):
+        if 2 * smaller_size <= size:
+            yield map_tensors(first, functools.partial(resize, size=size, new_size=smaller_size)), smaller_size

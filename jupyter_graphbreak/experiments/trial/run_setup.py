@@ -14,7 +14,7 @@ from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from jupyter_graphbreak.experiments.trial.memory import Twin
+    from jupyter_graphbreak.experiments.trial.memory import StorageCopy
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def current_setup() -> RunSetup:
 
 @contextlib.contextmanager
 def shared_run_setup(
-    modes: CallModes, twins: Iterable[Twin] = (), kept_names: KeptNames | None = None
+    modes: CallModes, storage_copies: Iterable[StorageCopy] = (), kept_names: KeptNames | None = None
 ) -> Iterator[None]:
     """Use the same modes and memory for all runs while the context is open; code between runs uses the default modes.
 
@@ -46,7 +46,7 @@ def shared_run_setup(
     ----------
     modes : CallModes
         The modes of the call that runs repeat.
-    twins : iterable of Twin
+    storage_copies : iterable of StorageCopy
         The kept copies of large memory.
     kept_names : KeptNames, optional
         The values that names referred to when the call started.
@@ -54,11 +54,12 @@ def shared_run_setup(
     if _CURRENT.get() is not None:
         yield
         return
-    setup = RunSetup(modes, Memory(twins), kept_names or KeptNames())
+    setup = RunSetup(modes, Memory(storage_copies), kept_names or KeptNames())
     token = _CURRENT.set(setup)
     try:
         with DEFAULT_MODES.entered():
             yield
     finally:
         setup.memory.restore()
+        setup.memory.give_back()
         _CURRENT.reset(token)

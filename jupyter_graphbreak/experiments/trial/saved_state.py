@@ -39,15 +39,22 @@ class SavedState:
         The objects to start from.
     is_kept : callable
         Returns whether the elements of a storage are saved elsewhere.
+    excluded : iterable
+        Objects that are not saved.
     """
 
-    def __init__(self, roots: Iterable[Any], is_kept: Callable[[torch.UntypedStorage], bool] = lambda _: False) -> None:
+    def __init__(
+        self,
+        roots: Iterable[Any],
+        is_kept: Callable[[torch.UntypedStorage], bool] = lambda _: False,
+        excluded: Iterable[Any] = (),
+    ) -> None:
         self._is_kept = is_kept
         self._contents: list[tuple[Any, Any]] = []
         self._slot_descriptors: list[tuple[Any, Any, Any]] = []
         self._tensors: list[tuple[torch.Tensor, torch.Tensor, bool, torch.Tensor | None]] = []
         self._memory: dict[int, tuple[torch.Tensor, Any]] = {}
-        self._seen: dict[int, Any] = {}
+        self._seen: dict[int, Any] = {id(value): value for value in excluded}
         pending = list(roots)
         with looking_at_tensors():
             while pending:
@@ -61,6 +68,10 @@ class SavedState:
         """Restore the saved content of each object."""
         with looking_at_tensors(), torch.inference_mode(mode=False):
             self._restore_tensors()
+
+    def storages(self) -> list[torch.UntypedStorage]:
+        """Return the storages of the saved tensors."""
+        return [alias.untyped_storage() for _, alias, _, _ in self._tensors]
 
     def _restore_tensors(self) -> None:
         for container, content in self._contents:
@@ -92,12 +103,12 @@ class SavedState:
         address = memory.data_ptr()
         for index, (tensor, alias, requires_grad, grad) in enumerate(self._tensors):
             if alias.untyped_storage().data_ptr() == address:
-                moved = torch.empty(0, dtype=alias.dtype, device=alias.device)
-                moved.set_(new_memory, alias.storage_offset(), alias.size(), alias.stride())
+                new_alias = torch.empty(0, dtype=alias.dtype, device=alias.device)
+                new_alias.set_(new_memory, alias.storage_offset(), alias.size(), alias.stride())
                 if tensor.data_ptr() == alias.data_ptr():
-                    tensor.data = moved
-                self._tensors[index] = tensor, moved, requires_grad, grad
-                self._memory[new_memory.data_ptr()] = moved, elements
+                    tensor.data = new_alias
+                self._tensors[index] = tensor, new_alias, requires_grad, grad
+                self._memory[new_memory.data_ptr()] = new_alias, elements
 
     def _save(self, value: Any) -> list[Any]:
         """Save the content of one object; return the objects it refers to."""

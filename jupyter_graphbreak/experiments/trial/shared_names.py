@@ -93,8 +93,8 @@ def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
         function = pending.pop()
         names = set(names_in(function.__code__))
         modules = [value for name in names if is_instance(value := function.__globals__.get(name), types.ModuleType)]
-        imported = dict.fromkeys(names_in(function.__code__, includes_strings=True))
-        modules += [sys.modules[name] for name in imported if name in sys.modules and name != "__main__"]
+        imported_names = dict.fromkeys(names_in(function.__code__, includes_strings=True))
+        modules += [sys.modules[name] for name in imported_names if name in sys.modules and name != "__main__"]
         if "modules" in names:
             own_module = sys.modules.get(str(function.__globals__.get("__name__")))
             modules += [own_module] if own_module is not None else []

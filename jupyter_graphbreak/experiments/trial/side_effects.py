@@ -47,7 +47,7 @@ class ObservedEffect:
 
     Parameters
     ----------
-    what : str
+    description : str
         The effect, worded as the rest of a sentence: "writes to the file rows.csv".
     place : StackEntry or None
         The innermost line of user code that leads to the effect, or a line of a library if there is none.
@@ -56,7 +56,7 @@ class ObservedEffect:
     """
 
     kind: EffectKind
-    what: str
+    description: str
     place: StackEntry | None = None
     imports: str = ""
 
@@ -65,7 +65,7 @@ class TrialStoppedError(Exception):
     """A trial was stopped before it had an effect outside its copies, or because it had changed the process's state."""
 
     def __init__(self, effect: ObservedEffect) -> None:
-        super().__init__(f"it {effect.what}")
+        super().__init__(f"it {effect.description}")
         self.effect = effect
 
 
@@ -73,7 +73,7 @@ class EffectRefusedError(BaseException):
     """Raised in user code instead of an effect. Not an ``Exception``, so that few handlers catch it."""
 
     def __init__(self, effect: ObservedEffect) -> None:
-        super().__init__(f"A trial was stopped: it {effect.what}.")
+        super().__init__(f"A trial was stopped: it {effect.description}.")
         self.effect = effect
 
 
@@ -103,7 +103,7 @@ _installed = False
 #: Reentrant, because installing the hook imports Dynamo, and an import is an event.
 _installing = threading.RLock()
 #: Functions to call with the name of a module before user code imports it in a trial.
-before_imports: list[Callable[[str], None]] = []
+before_import_callbacks: list[Callable[[str], None]] = []
 
 
 @contextlib.contextmanager
@@ -230,7 +230,7 @@ def handle_import(name: str, frame: FrameType | None) -> None:
         return
     _busy_threads.add(thread)
     try:
-        for prepare in before_imports:
+        for prepare in before_import_callbacks:
             prepare(name)
     except ImportError:
         return  # the import fails again, for the user's code

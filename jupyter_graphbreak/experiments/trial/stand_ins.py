@@ -216,8 +216,7 @@ def _guarded_iterator() -> Iterator[Any]:
     """Stop the trial that advances the iterator; Dynamo treats it like any other generator."""
     if is_listening():
         notify_listeners("state", _ADVANCES_ITERATOR, sys._getframe(1))  # noqa: SLF001 - there is no public function
-    return
-    yield
+    yield from ()
 
 
 #: The types of built-in iterators over other iterators, each with a function that returns one over a given iterator.
@@ -422,7 +421,7 @@ def remember_streams() -> None:
     """Remember the current standard streams, so that they are recognized after they have been replaced."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if all(stream is not remembered for _, remembered in _streams):
+        if all(stream is not remembered_stream for _, remembered_stream in _streams):
             _streams.append((name, stream))
     del _streams[:-8]
 
@@ -446,19 +445,18 @@ def _reopen(file: Any) -> Any:
         if not is_instance(name, str | bytes) or not os.path.samestat(os.stat(name), os.fstat(file.fileno())):  # noqa: PTH116
             return None
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        reopened: Any = io.FileIO(descriptor, closefd=False)
-        reopened.name = name
+        reopened_file: Any = io.FileIO(descriptor, closefd=False)
+        reopened_file.name = name
         if not is_instance(file, io.FileIO):
-            reopened = io.BufferedReader(reopened)
+            reopened_file = io.BufferedReader(reopened_file)
         if is_instance(file, io.TextIOWrapper):
-            reopened = io.TextIOWrapper(reopened, file.encoding, file.errors)
-        finalize(
-            reopened, "closing a copy of a file", _original_close, descriptor
-        )  # Python would warn about an unclosed file
-        reopened.seek(position)
+            reopened_file = io.TextIOWrapper(reopened_file, file.encoding, file.errors)
+        # Python would warn about an unclosed file.
+        finalize(reopened_file, "closing a copy of a file", _original_close, descriptor)
+        reopened_file.seek(position)
     except (OSError, ValueError):  # the file is being iterated over, or was deleted
         return None
-    return reopened
+    return reopened_file
 
 
 def _copy_csv_writer(writer: Any, clone: Callable[[Any], Any]) -> Any:

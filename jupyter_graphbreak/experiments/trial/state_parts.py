@@ -22,7 +22,7 @@ class StatePart(NamedTuple):
 
     Parameters
     ----------
-    what : str
+    description : str
         The change to the part, worded as the rest of a sentence.
     read, write : callable
         Return the value, and restore it.
@@ -34,7 +34,7 @@ class StatePart(NamedTuple):
         Whether only an assignment changes the part, so that code that only reads it is not the cause.
     """
 
-    what: str
+    description: str
     read: Callable[[], Any]
     write: Callable[[Any], Any]
     names: Collection[str] = ()
@@ -44,13 +44,13 @@ class StatePart(NamedTuple):
     def change(self, before: Any, after: Any) -> StateChange:
         """Return the description of a change to the part."""
         changed_names = before.changed_names(after) if isinstance(before, HandlerAttributes) else ()
-        return StateChange(self.what, frozenset({*self.names, *changed_names}), self.owners, self.is_assigned)
+        return StateChange(self.description, frozenset({*self.names, *changed_names}), self.owners, self.is_assigned)
 
 
 class StateChange(NamedTuple):
     """A change of the state, with the names by which to find the code that makes it."""
 
-    what: str
+    description: str
     names: frozenset[str]
     owners: Collection[str] = ()
     is_assigned: bool = False
@@ -87,11 +87,11 @@ def attributes_of(items: Iterable[Any]) -> Attributes:
     return Attributes({item: _further_attributes(item, _ignored_attributes(item)) for item in items})
 
 
-def _further_attributes(item: Any, ignored: frozenset[str]) -> Identities:
+def _further_attributes(item: Any, ignored_names: frozenset[str]) -> Identities:
     """Return the attributes of an object that are not ignored: names alternate with values; most loggers have none."""
-    if vars(item).keys() <= ignored:
+    if vars(item).keys() <= ignored_names:
         return _NO_OBJECTS
-    return Identities(part for name, value in vars(item).items() if name not in ignored for part in (name, value))
+    return Identities(part for name, value in vars(item).items() if name not in ignored_names for part in (name, value))
 
 
 def _ignored_attributes(item: Any) -> frozenset[str]:
@@ -120,11 +120,11 @@ _IGNORED_FILE_HANDLER_ATTRIBUTES = _IGNORED_HANDLER_ATTRIBUTES | {"stream"}
 def restore_attributes(before: Attributes) -> None:
     """Restore the attributes that :func:`attributes_of` returned."""
     for item, state in before.items():
-        saved = state.as_dict()
-        ignored = _ignored_attributes(item)
-        for name in [name for name in vars(item) if name not in saved and name not in ignored]:
+        saved_attributes = state.as_dict()
+        ignored_names = _ignored_attributes(item)
+        for name in [name for name in vars(item) if name not in saved_attributes and name not in ignored_names]:
             del vars(item)[name]
-        vars(item).update(saved)
+        vars(item).update(saved_attributes)
 
 
 def identity_reader(read: Callable[[], Any]) -> Callable[[], Identities]:
@@ -134,7 +134,7 @@ def identity_reader(read: Callable[[], Any]) -> Callable[[], Identities]:
 
 def identity_writer(write: Callable[[Any], Any]) -> Callable[[Identities], Any]:
     """Return a function that restores a value that was read to be compared by identity."""
-    return lambda saved: write(saved.items[0])
+    return lambda saved_value: write(saved_value.items[0])
 
 
 class Identities:
@@ -200,36 +200,36 @@ class _LoggersByOrigin:
     """The loggers of the process. They are grouped only when there are new ones: trials read them hundreds of times."""
 
     def __init__(self) -> None:
-        self._known: list[Any] = []
-        self._outside_pytorch: list[logging.Logger] = []
-        self._of_pytorch: list[logging.Logger] = []
+        self._known_loggers: list[Any] = []
+        self._other_loggers: list[logging.Logger] = []
+        self._pytorch_loggers: list[logging.Logger] = []
 
     def outside_pytorch(self) -> list[logging.Logger]:
         """Return the loggers except PyTorch's own."""
         self._group()
-        return self._outside_pytorch
+        return self._other_loggers
 
     def of_pytorch(self) -> list[logging.Logger]:
         """Return PyTorch's own loggers, except the one of the trace, to which this package listens."""
         self._group()
-        return self._of_pytorch
+        return self._pytorch_loggers
 
     def _group(self) -> None:
         by_name = logging.root.manager.loggerDict
         all_loggers = list(by_name.values())
-        if all_loggers == self._known:  # loggers are compared by identity
+        if all_loggers == self._known_loggers:  # loggers are compared by identity
             return
         loggers = [(name, log) for name, log in by_name.copy().items() if isinstance(log, logging.Logger)]
         is_of_pytorch = [name[:6] in {"torch", "torch."} for name, _ in loggers]
         trace = trace_logger()
-        self._of_pytorch = [
+        self._pytorch_loggers = [
             log for (_, log), is_own in zip(loggers, is_of_pytorch, strict=True) if is_own and log is not trace
         ]
-        self._outside_pytorch = [
+        self._other_loggers = [
             logging.root,
             *(log for (_, log), is_own in zip(loggers, is_of_pytorch, strict=True) if not is_own),
         ]
-        self._known = all_loggers
+        self._known_loggers = all_loggers
 
 
 _LOGGERS = _LoggersByOrigin()
@@ -273,8 +273,8 @@ def _handler_attributes() -> HandlerAttributes:
 class _NamedLoggers(dict[str, Any]):
     """The loggers by name, and the placeholders that stand for parents that no code has requested yet."""
 
-    def __init__(self, named: dict[str, Any]) -> None:
-        super().__init__(named)
+    def __init__(self, loggers_by_name: dict[str, Any]) -> None:
+        super().__init__(loggers_by_name)
         self.children = {
             name: dict(log.loggerMap) for name, log in self.items() if isinstance(log, logging.PlaceHolder)
         }
@@ -285,7 +285,7 @@ def _restore_named_loggers(before: _NamedLoggers) -> None:
     by_name = logging.root.manager.loggerDict
     parents_of_removed: dict[Any, Any] = {}
     for name, log in by_name.copy().items():
-        if before.get(name) is log or name in sys.modules or (name not in before and _is_of_library(name)):
+        if before.get(name) is log or name in sys.modules or (name not in before and _is_library_logger(name)):
             continue
         if isinstance(log, logging.Logger):
             parents_of_removed[log] = log.parent
@@ -326,7 +326,7 @@ class _LoggerStates(dict[Any, tuple[Any, ...]]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):
             return False
-        new_states = [state for log, state in other.items() if log not in self and not _is_of_library(log.name)]
+        new_states = [state for log, state in other.items() if log not in self and not _is_library_logger(log.name)]
         return all(other.get(log) == state for log, state in self.items()) and all(
             level == logging.NOTSET and propagate and not (disabled or handlers.items or filters.items)
             for level, disabled, propagate, handlers, filters, _ in new_states
@@ -335,19 +335,19 @@ class _LoggerStates(dict[Any, tuple[Any, ...]]):
     __hash__ = None
 
 
-def _is_of_library(name: str) -> bool:
-    """Return whether a logger's name is that of a library, or begins with it."""
+def _is_library_logger(name: str) -> bool:
+    """Return whether a logger's name is that of a module of a library."""
     module = sys.modules.get(name.partition(".")[0])
     return module is not None and is_library(getattr(module, "__file__", None) or "")
 
 
 def _restore_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
     for log, state in _logger_states().items():
-        if log not in before and _is_of_library(log.name):  # set up when a trial imported the library
+        if log not in before and _is_library_logger(log.name):  # set up when a trial imported the library
             continue
-        saved = before.get(log, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
-        if state != saved:
-            level, log.disabled, log.propagate, handlers, filters, handler_states = saved
+        saved_state = before.get(log, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
+        if state != saved_state:
+            level, log.disabled, log.propagate, handlers, filters, handler_states = saved_state
             log.setLevel(level)
             log.handlers[:] = handlers.items
             log.filters[:] = filters.items

@@ -120,13 +120,13 @@ class Subject:
         self.filters = copier.copy_filters()
         roots = [self.call, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         copies = () if self.arguments is None else self.arguments.values()
-        self._uncopied = UncopiedCode(copier, kept_names.values, roots, copies)
-        self.changeable_parts = self._uncopied.changeable_parts
+        self._uncopied_code = UncopiedCode(copier, kept_names.values, roots, copies)
+        self.changeable_parts = self._uncopied_code.changeable_parts
         if memory_provider is not None:
             return
         self._values = [(place, value_to_save(place.read())) for place in self._places]
         self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCKS and id(copy) != key]
-        self._saved = SavedState((value for _, value in self.roots()), self.memory.restores)
+        self._saved_state = SavedState((value for _, value in self.roots()), self.memory.restores)
         self.initial = self.state()
 
     def roots(self) -> Iterator[tuple[str, Any]]:
@@ -155,9 +155,9 @@ class Subject:
 
     def kept_names(self) -> KeptNames:
         """Return the copies to which names refer while this subject runs, for code that is not copied."""
-        swapped = [place for place in self._places if isinstance(place, SwappedPlace)]
-        values = {place.key: place.read() for place in swapped if place.key is not None}
-        return KeptNames(values, dict(self._copier.origins), tuple(place.holder for place in swapped))
+        swapped_places = [place for place in self._places if isinstance(place, SwappedPlace)]
+        values = {place.key: place.read() for place in swapped_places if place.key is not None}
+        return KeptNames(values, dict(self._copier.origins), tuple(place.holder for place in swapped_places))
 
     def functions(self) -> list[types.FunctionType]:
         """Return the copies of functions."""
@@ -187,6 +187,13 @@ class Subject:
         A function that refers weakly to an object belongs to that object, such as the ``step`` of an optimizer with a
         scheduler, and is copied with it.
         """
+        return self._copies(arguments, self.memory.memo(self._detached_keys))
+
+    def copies_to_compare(self, arguments: Arguments) -> Arguments:
+        """Return copies of arguments for comparison only: memory that no run has changed is not copied."""
+        return self._copies(arguments, self.unchanged_memo())
+
+    def _copies(self, arguments: Arguments, memory_memo: dict[Any, Any]) -> Arguments:
         memo = self.state_memo()
         copied_objects = {
             original: copy
@@ -194,8 +201,28 @@ class Subject:
             if isinstance(original, int)
             and (id(copy) in memo or (is_instance(copy, types.FunctionType) and not _has_weak_reference(copy)))
         }
-        copies = memo | copied_objects | self.memory.memo(self._detached_keys)
+        copies = memo | copied_objects | memory_memo
         return arguments.copy(copies, lambda function: _with_copied_closure(function, copies))
+
+    def saved_arguments(self, arguments: Arguments) -> SavedState:
+        """Save the content of the arguments of a run, to restore it in place, except that of the state.
+
+        :meth:`restore_memory_of_arguments` restores large memory.
+        """
+        state_keys = self._state_keys()
+        return SavedState(
+            arguments.values(),
+            lambda storage: self.memory.restores(storage) or memory_key(storage) in state_keys,
+            excluded=[value for key, value in self.state_memo().items() if isinstance(key, int)],
+        )
+
+    def restore_memory_of_arguments(self) -> bool:
+        """Undo the changes of large memory that is not part of the state; return whether there were any."""
+        state_keys = self._state_keys()
+        return self.memory.restore({key for key in self.memory.memo() if key not in state_keys})
+
+    def _state_keys(self) -> set[Any]:
+        return set(map(memory_key, self._saved_state.storages()))
 
     def with_copies(self, arguments: Arguments) -> Arguments:
         """Return arguments in which values are replaced with this subject's copies of them."""
@@ -210,18 +237,23 @@ class Subject:
 
         Call this after a run, before a different subject runs.
         """
-        for initial, changed in self.memory.changed_storages():
-            self._saved.move(changed, changed.clone(), initial)
-            self._detached_keys.add(memory_key(changed))
+        for initial_storage, changed_storage in self.memory.changed_storages():
+            self._saved_state.move(changed_storage, changed_storage.clone(), initial_storage)
+            self._detached_keys.add(memory_key(changed_storage))
         self.memory.restore()
 
     def restore(self) -> None:
+        """Undo the changes of runs, and give the memory that they have freed back to the system."""
+        self.undo_changes()
+        self.memory.give_back()
+
+    def undo_changes(self) -> None:
         """Restore the initial state; the objects stay the same, because captured programs refer to them."""
         self._copier.clear_caches()
         for place, value in self._values:
             place.write(value_to_restore(value))
         self.memory.restore()
-        self._saved.restore()
+        self._saved_state.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
         """Make :meth:`restore` keep the functions that variables refer to now, because a change has defined them."""
@@ -280,7 +312,7 @@ class Subject:
         TrialStoppedError
             If the code leaves a lock locked, or waits for a lock that only it could release.
         """
-        with self._uncopied.using_copies(), self.modes.entered(), released(self._locks, self.call):
+        with self._uncopied_code.using_copies(), self.modes.entered(), released(self._locks, self.call):
             yield
 
 

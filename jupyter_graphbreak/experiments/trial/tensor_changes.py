@@ -131,10 +131,10 @@ def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
         result = type(value)(*(_map_tensors_in(item, change, cache) for item in value))
     elif is_instance(value, MutableMapping):
         with contextlib.suppress(Exception):  # a mapping that rejects other sizes, such as a tensordict, is kept
-            changed = copy.copy(value)
+            changed_copy = copy.copy(value)
             for key, item in value.items():
-                changed[key] = _map_tensors_in(item, change, cache)
-            result = changed
+                changed_copy[key] = _map_tensors_in(item, change, cache)
+            result = changed_copy
     elif is_dataclass(value) and not is_instance(value, type | torch.nn.Module):
         result = copy.copy(value)
         for field in dataclasses.fields(value):

@@ -19,7 +19,7 @@ RunKind = Literal["call", "backward"]
 
 
 @dataclass
-class _Runs:
+class _RunCosts:
     """The seconds of the shortest run of each kind, and the number of steps of compilations so far."""
 
     shortest_s: dict[RunKind, float] = field(default_factory=dict)
@@ -28,10 +28,10 @@ class _Runs:
 
 @dataclass(frozen=True)
 class _TimeLimit:
-    """The end as :func:`time.monotonic`, and the runs made under the outermost limit, all of which are of one entry."""
+    """The end as a :func:`time.monotonic` time, and the costs of all runs of the entry under the outermost limit."""
 
     end: float = float("inf")
-    runs: _Runs = field(default_factory=_Runs)
+    run_costs: _RunCosts = field(default_factory=_RunCosts)
 
 
 _TIME_LIMIT: ContextVar[_TimeLimit | None] = ContextVar("graphbreak_time_limit", default=None)
@@ -51,7 +51,7 @@ def limit_time(end: float) -> Iterator[None]:
         Before a call, or a step of a compilation, that would start later.
     """
     outer = _TIME_LIMIT.get()
-    token = _TIME_LIMIT.set(_TimeLimit(end) if outer is None else _TimeLimit(min(end, outer.end), outer.runs))
+    token = _TIME_LIMIT.set(_TimeLimit(end) if outer is None else _TimeLimit(min(end, outer.end), outer.run_costs))
     try:
         yield
     finally:
@@ -71,14 +71,14 @@ def limit_compilations() -> AbstractContextManager[None]:
 
 def _note_compilation_step() -> None:
     if (limit := _TIME_LIMIT.get()) is not None:
-        limit.runs.compilation_steps += 1
+        limit.run_costs.compilation_steps += 1
     require_time()
 
 
 def require_time(kind: RunKind | None = None) -> None:
     """Raise :class:`TimeUpError` if the time limit has passed, or less time is left than a run of a kind takes."""
     limit = _TIME_LIMIT.get()
-    if limit is not None and seconds_left() <= (limit.runs.shortest_s.get(kind, 0.0) if kind is not None else 0.0):
+    if limit is not None and seconds_left() <= (limit.run_costs.shortest_s.get(kind, 0.0) if kind is not None else 0.0):
         raise TimeUpError
 
 
@@ -95,11 +95,11 @@ def timed_run(kind: RunKind) -> Iterator[None]:
     """
     require_time(kind)
     limit = _TIME_LIMIT.get()
-    steps, begun = limit.runs.compilation_steps if limit is not None else 0, time.monotonic()
+    steps, begun = limit.run_costs.compilation_steps if limit is not None else 0, time.monotonic()
     yield
-    if limit is not None and limit.runs.compilation_steps == steps:
+    if limit is not None and limit.run_costs.compilation_steps == steps:
         seconds = time.monotonic() - begun
-        limit.runs.shortest_s[kind] = min(seconds, limit.runs.shortest_s.get(kind, seconds))
+        limit.run_costs.shortest_s[kind] = min(seconds, limit.run_costs.shortest_s.get(kind, seconds))
 
 
 class Patience:

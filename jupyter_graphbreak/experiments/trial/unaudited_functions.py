@@ -37,7 +37,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     USES_SHELL,
     WAITS_FOR_INPUT,
     WAITS_FOR_THREAD,
-    before_imports,
+    before_import_callbacks,
     describe_sleep,
     handle_import,
     is_in_trial,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 #: Functions whose effects have no audit event, by module and name.
-_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
+_FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "os": {
         **dict.fromkeys(("write", "pwrite", "writev", "pwritev"), ("file", "writes to an open file")),
         **dict.fromkeys(("sendfile", "splice", "copy_file_range"), ("file", "writes to an open file")),
@@ -156,11 +156,11 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
 
 #: Functions of ``os`` that create file descriptors, and functions that use one. Only ``open`` has an audit event, which
 #: does not include the descriptor.
-_MAKE_DESCRIPTORS = (
+_DESCRIPTOR_MAKERS = (
     *("open", "pipe", "pipe2", "dup", "memfd_create"),
     *("eventfd", "openpty", "posix_openpt", "pidfd_open", "timerfd_create"),
 )  # fmt: skip
-_USE_DESCRIPTOR = ("read", "readv", "lseek", "close", "set_blocking", "set_inheritable")
+_DESCRIPTOR_USERS = ("read", "readv", "lseek", "close", "set_blocking", "set_inheritable")
 #: Methods of IPython's shell that change the notebook's variables or run code.
 _SHELL_METHODS = (
     "push", "drop_by_id", "del_var", "reset", "ex", "run_cell", "run_line_magic", "run_cell_magic", "system",
@@ -182,7 +182,7 @@ class Replacements:
         self._make = make
         self._known_replacements: tuple[int, dict[int, Callable[..., Any]]] = 0, {}
         self._open_contexts = 0
-        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._replaced_attributes: list[tuple[Any, str, Any, Any]] = []
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -197,14 +197,14 @@ class Replacements:
             with _installing:
                 self._open_contexts -= 1
                 if not self._open_contexts:
-                    for owner, name, original, replacement in reversed(self._replaced):
+                    for owner, name, original, replacement in reversed(self._replaced_attributes):
                         if vars(owner).get(name) is not replacement:
                             continue
                         if original is _INHERITED:
                             delattr(owner, name)
                         else:
                             _set_attribute(owner, name, original)
-                    self._replaced.clear()
+                    self._replaced_attributes.clear()
 
     def extend(self) -> None:
         """Replace the functions of modules that were imported later, if any context is open."""
@@ -214,12 +214,12 @@ class Replacements:
 
     def _install_missing(self) -> None:
         replacements = list(self._make())  # which may import modules
-        installed = {(id(owner), name) for owner, name, _, _ in self._replaced}
+        installed_keys = {(id(owner), name) for owner, name, _, _ in self._replaced_attributes}
         for owner, name, replacement in replacements:
-            if (id(owner), name) not in installed:
+            if (id(owner), name) not in installed_keys:
                 original = vars(owner).get(name, _INHERITED)
                 if _set_attribute(owner, name, replacement):
-                    self._replaced.append((owner, name, original, replacement))
+                    self._replaced_attributes.append((owner, name, original, replacement))
 
     def replacement_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
@@ -229,7 +229,7 @@ class Replacements:
             return None
         with _installing:
             if self._known_replacements[0] != len(sys.modules):  # there may be more functions now
-                replaced = self._replaced or [
+                replaced = self._replaced_attributes or [
                     (owner, name, getattr(owner, name, None), replacement) for owner, name, replacement in self._make()
                 ]
                 self._known_replacements = (
@@ -266,7 +266,7 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         _functions_without_event(), unaudited_opening_functions(), _notebook_functions()
     ):
         yield owner, name, _announcing(getattr(owner, name), kind, description)
-    for names, replace in ((_MAKE_DESCRIPTORS, _noting_descriptors), (_USE_DESCRIPTOR, _announcing_use)):
+    for names, replace in ((_DESCRIPTOR_MAKERS, _noting_descriptors), (_DESCRIPTOR_USERS, _announcing_use)):
         for name in names:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
@@ -294,8 +294,8 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
 
 def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
-    """Yield the functions of :data:`_WITHOUT_EVENT` whose modules are loaded."""
-    for module, functions in _WITHOUT_EVENT.items():
+    """Yield the functions of :data:`_FUNCTIONS_WITHOUT_EVENT` whose modules are loaded."""
+    for module, functions in _FUNCTIONS_WITHOUT_EVENT.items():
         owner: Any = sys.modules.get(module)
         if module == "sys.monitoring":  # new in Python 3.12
             owner = getattr(sys, "monitoring", None)
@@ -358,9 +358,9 @@ def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
 
 
 #: Replacements that also serve in real runs, which they do not affect.
-UNAUDITED = Replacements(_unaudited_functions)
+COMMON_REPLACEMENTS = Replacements(_unaudited_functions)
 #: Replacements for trials only: most of them stop a trial before the original is called.
-REFUSABLE = Replacements(_refusable_functions)
+TRIAL_REPLACEMENTS = Replacements(_refusable_functions)
 
 
 @contextlib.contextmanager
@@ -476,11 +476,11 @@ def _announcing_path(original: Callable[..., Any], description: str) -> Callable
     return with_announcement(original, announce)
 
 
-def _load_replaceable(name: str) -> None:
-    """Import a module that has functions to replace, before user code can import them."""
-    if (name in _WITHOUT_EVENT or name in extension_files.MODULES) and name not in sys.modules:
+def _load_if_replaceable(name: str) -> None:
+    """If a module has functions to replace, import it and replace them before user code can import them."""
+    if (name in _FUNCTIONS_WITHOUT_EVENT or name in extension_files.MODULES) and name not in sys.modules:
         importlib.import_module(name)
-        REFUSABLE.extend()
+        TRIAL_REPLACEMENTS.extend()
 
 
-before_imports.append(_load_replaceable)
+before_import_callbacks.append(_load_if_replaceable)

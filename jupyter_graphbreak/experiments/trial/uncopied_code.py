@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     library_parts,
     sets_attributes,
 )
-from jupyter_graphbreak.experiments.trial.copies import Uncopied, clone
+from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.function_copies import LRU_CACHE, is_library_function
 from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_code, is_data
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
@@ -44,7 +44,7 @@ from jupyter_graphbreak.experiments.trial.swapped_places import (
     item_place,
     part_place,
 )
-from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
+from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
 from jupyter_graphbreak.recording.targets import is_own, is_user_class, reachable_objects
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.attributes import is_instance
@@ -98,14 +98,14 @@ class UncopiedCode:
         self._kept_values = kept_values
         self.changeable_parts: list[LibraryPart] = []
         self._copied_methods: set[types.FunctionType] = set()
-        self._entered = 0
+        self._open_contexts = 0
         self._saved_namespaces: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
         self._codes_before: list[tuple[types.FunctionType, types.CodeType]] = []
         self._destructor_effect: ObservedEffect | None = None
         #: User modules, classes and functions that the code may change, and the names swapped in each.
         self._namespaces: list[tuple[types.ModuleType | type | types.FunctionType, frozenset[str]]] = []
         self._swap_all(roots, arguments)
-        self._saved = SavedState(copier.uncopied)
+        self._saved_state = SavedState(copier.uncopied_objects)
 
     @contextlib.contextmanager
     def using_copies(self) -> Iterator[None]:
@@ -120,15 +120,15 @@ class UncopiedCode:
         """
         if self._destructor_effect is not None:
             raise TrialStoppedError(self._destructor_effect)
-        swapped = [place for place in self._places if isinstance(place, SwappedPlace)]
-        visible_name = next((place.name for place in swapped if not place.may_be_seen_by_threads), None)
+        swapped_places = [place for place in self._places if isinstance(place, SwappedPlace)]
+        visible_name = next((place.name for place in swapped_places if not place.may_be_seen_by_threads), None)
         if visible_name is not None and (thread := thread_at_work()) is not None:
             raise ThreadSeesCopyError(
                 f"one of your other threads is running ({thread}), and would see copies of {visible_name}"
             )
-        self._entered += 1
-        if self._entered == 1:
-            for place in swapped:
+        self._open_contexts += 1
+        if self._open_contexts == 1:
+            for place in swapped_places:
                 place.exchange()
             self._saved_namespaces = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
             # A trial of a change gives functions their changed code before it runs them.
@@ -137,28 +137,32 @@ class UncopiedCode:
         try:
             yield
         finally:
-            self._entered -= 1
-            if not self._entered:
+            self._open_contexts -= 1
+            if not self._open_contexts:
                 self._restore_namespaces()
-                for place in swapped:
+                for place in swapped_places:
                     place.exchange()
-                self._saved.restore()
+                self._saved_state.restore()
 
     def _restore_namespaces(self) -> None:
         """Undo changes of modules, classes and functions that a run made without naming them, as with ``setattr``.
 
         Attributes that Dynamo adds to modules, and Python to classes, are kept.
         """
-        for owner, swapped, saved in self._saved_namespaces:
-            ignored = _UNCHANGED_IN_CLASSES if is_instance(owner, type) else _UNCHANGED_IN_MODULES
+        for owner, swapped_names, saved_values in self._saved_namespaces:
+            ignored_names = _UNCHANGED_IN_CLASSES if is_instance(owner, type) else _UNCHANGED_IN_MODULES
             base_class: Any = next(
                 cls for cls in (type, types.ModuleType, types.FunctionType) if is_instance(owner, cls)
             )
             current = vars(owner)
-            for name in [name for name in current if name not in saved and not ignored.match(name)]:
+            for name in [name for name in current if name not in saved_values and not ignored_names.match(name)]:
                 base_class.__delattr__(owner, name)
-            for name, value in saved.items():
-                if name not in swapped and not ignored.match(name) and current.get(name, MISSING) is not value:
+            for name, value in saved_values.items():
+                if (
+                    name not in swapped_names
+                    and not ignored_names.match(name)
+                    and current.get(name, MISSING) is not value
+                ):
                     base_class.__setattr__(owner, name, value)
         for function, code in self._codes_before:
             if function.__code__ is not code:
@@ -169,7 +173,7 @@ class UncopiedCode:
         modules = used_modules(roots)
         parts = [vars(module)[name] for module, names in modules for name in names]
         classes = dict.fromkeys(part for part in parts if is_instance(part, type))
-        assigned: dict[tuple[int, str], Any] = {}
+        owners_by_attribute: dict[tuple[int, str], Any] = {}
         functions = []
         stored_globals: set[VariableKey] = set()
         assigns_attributes = False
@@ -180,21 +184,21 @@ class UncopiedCode:
             if is_instance(item, logging.Filterer):
                 loggers[id(item)] = item
             if is_instance(item, types.FunctionType) and not is_library_function(item) and is_own(item):
-                loggers.update((id(named), named) for named in named_loggers(item.__code__))
+                loggers.update((id(logger), logger) for logger in named_loggers(item.__code__))
                 names = global_names(item.__code__)
                 classes.update(
                     (value, None) for name in names if is_instance(value := item.__globals__.get(name), type)
                 )
-                assigned.update(assigned_attributes(item))
+                owners_by_attribute.update(assigned_attributes(item))
                 user_functions.append(item)
                 origin = self._copier.origin(item.__globals__)
                 stored_globals.update((origin, name) for name in global_names(item.__code__, _ASSIGNING_INSTRUCTIONS))
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if not self._copier.reads_copies(item):
                     functions.append((item, names))
-        destructible = [cls for cls in classes if is_user_class(cls) and "__del__" in vars(cls)]
+        classes_with_destructor = [cls for cls in classes if is_user_class(cls) and "__del__" in vars(cls)]
         self._destructor_effect = next(
-            (effect for cls in destructible for effect in _effects_of_destructor(cls, user_functions)), None
+            (effect for cls in classes_with_destructor for effect in _effects_of_destructor(cls, user_functions)), None
         )
         swapped_in_modules = self._swap_modules(modules)
         if assigns_attributes:
@@ -208,12 +212,12 @@ class UncopiedCode:
         classes.update((meta, None) for cls in list(classes) for meta in inspect.getmro(type(cls)))
         for cls in classes:
             if is_user_class(cls):
-                swapped = self._swap_attributes(cls, swaps_members=assigns_attributes)
-                swapped |= methods.get(cls, set())
-                self._namespaces.append((cls, frozenset(name for _, name in swapped)))
-                swapped_keys |= swapped
+                swapped_names = self._swap_attributes(cls, swaps_members=assigns_attributes)
+                swapped_names |= methods.get(cls, set())
+                self._namespaces.append((cls, frozenset(name for _, name in swapped_names)))
+                swapped_keys |= swapped_names
         self._swap_parts(user_functions, are_changed=assigns_attributes)
-        self._swap_assigned(assigned, swapped_keys)
+        self._swap_assigned(owners_by_attribute, swapped_keys)
         self.changeable_parts += library_parts(user_functions)
         self._swap_attached_data(loggers.values())
 
@@ -258,7 +262,7 @@ class UncopiedCode:
 
     def _swap_methods(self, cls: type, stored_globals: set[VariableKey]) -> set[VariableKey]:
         """Swap copies in for the methods that share a global with copied functions if one of them assigns it."""
-        swapped = set()
+        swapped_names = set()
         for name, member in list(vars(cls).items()):
             used_globals = [
                 (self._copier.origin(function.__globals__), name)
@@ -271,8 +275,8 @@ class UncopiedCode:
                 self._copied_methods.update(functions_in(member))
                 copy = with_functions(member, self._copier.copy_function)
                 self._places.append(SwappedPlace(place, copy, is_function=True))
-                swapped.add((id(cls), name))
-        return swapped
+                swapped_names.add((id(cls), name))
+        return swapped_names
 
     def _swap_parts(self, functions: list[types.FunctionType], *, are_changed: bool) -> None:
         """Swap the data in the defaults and attributes of functions that are not copied, such as methods.
@@ -295,13 +299,15 @@ class UncopiedCode:
                     self._places.append(SwappedPlace(place, copied_value))
             attributes = vars(function)
             names = [name for name in attributes if not name.startswith("__")]
-            swapped = [name for name in names if self._swap(item_place(f"{title}.{name}", attributes, name))]
+            swapped_names = [name for name in names if self._swap(item_place(f"{title}.{name}", attributes, name))]
             if are_changed:
-                self._namespaces.append((function, frozenset(swapped)))
+                self._namespaces.append((function, frozenset(swapped_names)))
 
-    def _swap_assigned(self, assigned: Mapping[tuple[int, str], Any], swapped_keys: set[tuple[int, str]]) -> None:
+    def _swap_assigned(
+        self, owners_by_attribute: Mapping[tuple[int, str], Any], swapped_keys: set[tuple[int, str]]
+    ) -> None:
         """Swap the attributes that code assigns to, unless they are swapped already."""
-        for (_, name), owner in assigned.items():
+        for (_, name), owner in owners_by_attribute.items():
             if is_library_owner(owner):
                 self.changeable_parts.append(LibraryAttribute(owner, name))
             elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in swapped_keys:
@@ -332,11 +338,11 @@ class UncopiedCode:
         self, modules: list[tuple[types.ModuleType, list[str]]]
     ) -> list[tuple[types.ModuleType, frozenset[str]]]:
         """Swap the values of names of modules; return the names whose values were swapped."""
-        swapped = []
+        swapped_names = []
         for module, names in modules:
             places = {name: item_place(f"{module.__name__}.{name}", vars(module), name) for name in names}
-            swapped.append((module, frozenset(name for name, place in places.items() if self._swap(place))))
-        return swapped
+            swapped_names.append((module, frozenset(name for name, place in places.items() if self._swap(place))))
+        return swapped_names
 
     def _swap(self, place: NamedPlace) -> bool:
         """Swap a copy in for the value at a place; return whether swapping back undoes a run's assignments."""
@@ -348,7 +354,7 @@ class UncopiedCode:
         count_before = len(self._places)
         if value is MISSING or is_atom(value):
             self._places.append(SwappedPlace(place, value))
-        elif (refusing_function := REFUSABLE.replacement_of(value)) is not None:
+        elif (refusing_function := TRIAL_REPLACEMENTS.replacement_of(value)) is not None:
             self._places.append(SwappedPlace(place, refusing_function))
         elif is_instance(value, functools.singledispatchmethod) or (
             is_instance(value, types.FunctionType) and is_library_function(value)  # such as one with a registry
@@ -361,7 +367,7 @@ class UncopiedCode:
         return len(self._places) > count_before
 
     def _swap_if_copied(self, place: NamedPlace, value: Any) -> None:
-        failed: list[Uncopied] = []
+        failed: list[UncopiedObject] = []
         result = clone(value, self._copier.memo, failed, self._copier.copy_function, self._copier.memory_provider)
         if result is not value and not failed:
             self._places.append(SwappedPlace(place, result))

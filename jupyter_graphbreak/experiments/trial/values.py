@@ -31,9 +31,9 @@ _MAX_SHOWN_ELEMENTS = 6
 _RTOL_OF_TEXT, _ATOL_OF_TEXT = 1e-3, 1e-4
 _MAX_LENGTH = 80
 #: Tolerated rounding, relative to the element and to the largest element.
-_NOISE = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
+_NOISE_TOLERANCES = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
 #: The rounding error that remains after terms cancel, relative to the largest number of all results.
-_CANCELED = 1e-5
+_CANCELED_TOLERANCE = 1e-5
 _MAX_DEPTH = 20
 #: The prefix that marks varying keys, which have no place of their own.
 _KEYS_PREFIX = "the keys of "
@@ -231,21 +231,21 @@ class _Comparison:
         self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], place: _Place, depth: int
     ) -> tuple[_Place, str] | None:
         by_key = dict(actual)
-        missing = [key for key, _ in expected if key not in by_key]
+        missing_keys = [key for key, _ in expected if key not in by_key]
         extra = by_key.keys() - {key for key, _ in expected}
         if extra == {_CAPTURABLE} and _is_param_group(place):
             actual = [(key, value) for key, value in actual if key != _CAPTURABLE]
             return self._find_in_mapping(expected, actual, place, depth)
         if len(actual) != len(expected):
             names = sorted(show(key) for key in extra if is_instance(key, str))
-            is_extended = len(names) == 1 == len(extra) and not missing
+            is_extended = len(names) == 1 == len(extra) and not missing_keys
             return place, f"an extra key {names[0]}" if is_extended else _describe_lengths(expected, actual)
-        if not missing and list(by_key) != [key for key, _ in expected]:
+        if not missing_keys and list(by_key) != [key for key, _ in expected]:
             return place, "a different order of the keys"
-        if not missing:
+        if not missing_keys:
             return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], place, depth)
         if not self._varies(place, _KEYS_PREFIX):
-            return place, f"no {show(missing[0])}"
+            return place, f"no {show(missing_keys[0])}"
         expected_parts, actual_parts = ([*enumerate(part for _, part in items)] for items in (expected, actual))
         return self._find_in_parts(expected_parts, actual_parts, place, depth)
 
@@ -298,9 +298,9 @@ class _Comparison:
             return f"shape {list(shape_of(actual))} instead of {list(shape_of(expected))}"
         if expected.dtype != actual.dtype:
             return f"{actual.dtype} instead of {expected.dtype}"
-        if not self._compares_values:
-            return None
         expected, actual = expected.detach(), actual.detach()
+        if not self._compares_values or _have_equal_elements(expected, actual):
+            return None
         try:
             torch.testing.assert_close(actual, expected, equal_nan=True, check_stride=False)
         except AssertionError as error:
@@ -337,19 +337,28 @@ def _texts_of_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
     return f"{show(actual)} instead of {show(expected)}"
 
 
+def _have_equal_elements(expected: torch.Tensor, actual: torch.Tensor) -> bool:
+    """Return whether dense tensors are equal, without the temporary tensors that ``assert_close`` makes."""
+    are_dense = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in (expected, actual))
+    try:
+        return are_dense and expected.device == actual.device and torch.equal(expected, actual)
+    except Exception:  # noqa: BLE001 - such as a fake tensor
+        return False
+
+
 def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor, largest_of_all: float) -> bool:
     """Return whether elements differ by no more than rounding of a compiler that fuses operations and reorders sums.
 
     If terms cancel, the error is proportional to the terms. The only hints of their size are the largest element of
     the result and the largest of all results.
     """
-    noise = _NOISE.get(expected.dtype)
+    noise = _NOISE_TOLERANCES.get(expected.dtype)
     if noise is None or expected.layout != torch.strided or expected.device != actual.device:
         return False
     finite = expected[expected.isfinite()].abs()
     largest = float(finite.max()) if finite.numel() else 0.0
     relative, relative_to_largest = noise
-    absolute = max(1e-5, relative_to_largest * largest, _CANCELED * largest_of_all)
+    absolute = max(1e-5, relative_to_largest * largest, _CANCELED_TOLERANCE * largest_of_all)
     return torch.allclose(actual, expected, rtol=relative, atol=absolute, equal_nan=True)
 
 

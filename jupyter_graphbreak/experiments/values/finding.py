@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.places import RESULT, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, timed_run
 from jupyter_graphbreak.experiments.values.ranges import range_of
-from jupyter_graphbreak.experiments.values.recorder import EagerValues, GraphsOneByOne, NodeKey, ValueRecorder
+from jupyter_graphbreak.experiments.values.recorder import EagerRecordingMode, NodeKey, RecordingBackend, ValueRecorder
 from jupyter_graphbreak.recording import recorder as recording_of
 from jupyter_graphbreak.records.source_texts import cell_of_shell
 from jupyter_graphbreak.report.schema import Device
@@ -90,8 +90,8 @@ def values_of_entry(
         The number of the entry's call in the run, from 1, and the number of all calls.
     """
     with entry.set_up(), sandboxed(), eager_random_numbers():
-        recorded = ValueRecorder()
-        backend = GraphsOneByOne(recorded)
+        recorder = ValueRecorder()
+        backend = RecordingBackend(recorder)
         subject = Subject(entry.call, entry.arguments)
         program = entry.compile(subject.call, backend)
         nonfinite_inputs = _nonfinite_inputs(subject)
@@ -99,7 +99,7 @@ def values_of_entry(
             recording.describe_device(Device("auto", default_device_name()))
             results = [_nonfinite_counts("graphs", program, subject)]
         own_report, files = build_with_files(recording.records)
-        recorded.forget()
+        recorder.forget()
         eager = ValueRecorder()
         with contextlib.suppress(TimeUpError):  # the graphs' own values are known
             results.append(_eager_counts(entry, eager))
@@ -120,14 +120,14 @@ def values_of_entry(
 
     eager_results = next((counts for counts in results if counts.by == "eager"), None)
     is_known = eager_results is not None and eager_results.raised is None
-    graph_values = [(graph_operation(key), value) for key, value in recorded.values.items()]
+    graph_values = [(graph_operation(key), value) for key, value in recorder.values.items()]
     eager_values = [(eager_operation(key), value) for key, value in eager.values.items()]
     order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(eager_values)))}
     eager_values = [(operation, value) for operation, value in eager_values if _line_of(operation) not in graph_lines]
-    origins = [(graph_operation(origin.key), origin) for origin in recorded.origins.values()]
+    origins = [(graph_operation(origin.key), origin) for origin in recorder.origins.values()]
     eager_origins = [(eager_operation(origin.key), origin) for origin in eager.origins.values()]
     origins += [(operation, origin) for operation, origin in eager_origins if _line_of(operation) not in graph_lines]
-    line_values, left_out = _values_to_list([*graph_values, *eager_values], order, correspondence.run, lines)
+    line_values, left_out = _values_to_list([*graph_values, *eager_values], order, correspondence.run_report, lines)
     values = EntryValues(
         function=entry.function,
         backend=backend_name(entry.backend),
@@ -191,7 +191,7 @@ def _eager_counts(entry: Entry, recorder: ValueRecorder) -> NonFiniteCounts:
     subject = Subject(entry.call, entry.arguments)
 
     def program(*args: Any, **kwargs: Any) -> Any:
-        with EagerValues(recorder):
+        with EagerRecordingMode(recorder):
             return subject.call(*args, **kwargs)
 
     with running_eagerly():
@@ -207,7 +207,7 @@ def _compiled_counts(entry: Entry) -> NonFiniteCounts:
 
 def _operations(report: Report, correspondence: Correspondence) -> dict[NodeKey, _Operation]:
     """Return the operations of the graphs, as the report of the run has them."""
-    graphs_of_run = {graph.id: graph for graph in correspondence.run.graphs}
+    graphs_of_run = {graph.id: graph for graph in correspondence.run_report.graphs}
     operations = {}
     for graph in report.graphs:
         graph_of_run = graphs_of_run.get(correspondence.graph(graph.id) or "")

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 _ELEMENTS_IN_PART = 1 << 20
 
 
-class Presence(NamedTuple):
+class NonfiniteFlags(NamedTuple):
     """Whether a tensor has NaN, and whether it has infinite elements."""
 
     has_nan: bool
     has_inf: bool
 
 
-NO_NONFINITE = Presence(has_nan=False, has_inf=False)
+ALL_FINITE = NonfiniteFlags(has_nan=False, has_inf=False)
 
 
-def presence_of(tensor: torch.Tensor) -> Presence:
+def nonfinite_flags(tensor: torch.Tensor) -> NonfiniteFlags:
     """Return whether a tensor has NaN or infinite elements."""
     with looking_at_tensors():
         numbers = _numbers(tensor)
         if numbers is None or not (numbers.is_floating_point() or numbers.is_complex()):
-            return NO_NONFINITE
+            return ALL_FINITE
         if all(bool(torch.isfinite(part).all()) for part in _parts(numbers)):
-            return NO_NONFINITE
-        return Presence(bool(torch.isnan(numbers).any()), bool(torch.isinf(numbers).any()))
+            return ALL_FINITE
+        return NonfiniteFlags(bool(torch.isnan(numbers).any()), bool(torch.isinf(numbers).any()))
 
 
 def range_of(tensor: torch.Tensor) -> ValueRange:
@@ -54,10 +54,10 @@ def range_of(tensor: torch.Tensor) -> ValueRange:
 def _parts(numbers: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the numbers of a tensor in parts, without copying them."""
     by_stride = sorted(range(numbers.dim()), key=numbers.stride, reverse=True)
-    ordered = numbers.permute(by_stride)
-    ordered = ordered.view(-1) if ordered.is_contiguous() else ordered
-    elements_in_row = ordered.numel() // max(1, len(ordered))
-    yield from ordered.split(max(1, _ELEMENTS_IN_PART // max(1, elements_in_row)))
+    contiguous_numbers = numbers.permute(by_stride)
+    contiguous_numbers = contiguous_numbers.view(-1) if contiguous_numbers.is_contiguous() else contiguous_numbers
+    elements_in_row = contiguous_numbers.numel() // max(1, len(contiguous_numbers))
+    yield from contiguous_numbers.split(max(1, _ELEMENTS_IN_PART // max(1, elements_in_row)))
 
 
 def _range_of_part(numbers: torch.Tensor, shape: list[int], dtype: str) -> ValueRange:

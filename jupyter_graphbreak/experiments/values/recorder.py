@@ -16,7 +16,13 @@ from torch.overrides import TorchFunctionMode
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
-from jupyter_graphbreak.experiments.values.ranges import NO_NONFINITE, Presence, merged_range, presence_of, range_of
+from jupyter_graphbreak.experiments.values.ranges import (
+    ALL_FINITE,
+    NonfiniteFlags,
+    merged_range,
+    nonfinite_flags,
+    range_of,
+)
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, package_paths
 from jupyter_graphbreak.records.records import StackEntry
 
@@ -68,9 +74,11 @@ class ValueRecorder:
     _executions: Counter[Hashable] = field(default_factory=Counter)
     #: The gradient functions of the operations so far; holding them keeps their identities.
     _functions: set[Any] = field(default_factory=set)
-    _presences: dict[int, tuple[weakref.ref[torch.Tensor], int, Presence]] = field(default_factory=dict)
+    _kept_flags: dict[int, tuple[weakref.ref[torch.Tensor], int, NonfiniteFlags]] = field(default_factory=dict)
 
-    def run(self, key: Hashable, arguments: Any, call: Callable[[], Any], *, written: Presence = NO_NONFINITE) -> Any:
+    def run(
+        self, key: Hashable, arguments: Any, call: Callable[[], Any], *, written_flags: NonfiniteFlags = ALL_FINITE
+    ) -> Any:
         """Run an operation, record it and return its result.
 
         Parameters
@@ -79,12 +87,14 @@ class ValueRecorder:
             Identifies the operation.
         arguments : object
             Its arguments.
-        written : Presence
+        written_flags : NonfiniteFlags
             Whether the program itself writes NaN or infinity in the arguments, such as ``-inf`` for a mask.
         """
         inputs = list(_tensors(arguments))
-        present = self._presence(inputs)
-        before = Presence(present.has_nan or written.has_nan, present.has_inf or written.has_inf)
+        input_flags = self._flags(inputs)
+        before = NonfiniteFlags(
+            input_flags.has_nan or written_flags.has_nan, input_flags.has_inf or written_flags.has_inf
+        )
         for tensor in inputs:
             if tensor.grad_fn is not None:
                 self._functions.add(tensor.grad_fn)
@@ -96,7 +106,7 @@ class ValueRecorder:
         execution = self._executions[key]
         for number, tensor in enumerate(outputs):
             value_range = range_of(tensor)
-            self._keep_presence(tensor, Presence(value_range.nan > 0, value_range.inf > 0))
+            self._keep_flags(tensor, NonfiniteFlags(value_range.nan > 0, value_range.inf > 0))
             if number == 0:
                 self._add_forward(key, value_range, execution)
             self._find_origins(key, "forward", value_range, before, execution)
@@ -107,25 +117,30 @@ class ValueRecorder:
     def forget(self) -> None:
         """Forget the objects of the call, to free its memory."""
         self._functions.clear()
-        self._presences.clear()
+        self._kept_flags.clear()
 
     def _add_forward(self, key: Hashable, value_range: ValueRange, execution: int) -> None:
-        recorded = self.values.get(key)
-        if recorded is None:
+        recorded_value = self.values.get(key)
+        if recorded_value is None:
             self.values[key] = RecordedValue(value_range, executions=execution)
         else:
-            recorded.forward, recorded.executions = merged_range(recorded.forward, value_range), execution
+            recorded_value.forward, recorded_value.executions = (
+                merged_range(recorded_value.forward, value_range),
+                execution,
+            )
 
     def _add_backward(self, key: Hashable, gradient: torch.Tensor) -> None:
-        recorded, value_range = self.values[key], range_of(gradient)
-        recorded.backward = value_range if recorded.backward is None else merged_range(recorded.backward, value_range)
+        recorded_value, value_range = self.values[key], range_of(gradient)
+        recorded_value.backward = (
+            value_range if recorded_value.backward is None else merged_range(recorded_value.backward, value_range)
+        )
 
     def _find_origins(
         self,
         key: Hashable,
         direction: Literal["forward", "backward"],
         value_range: ValueRange,
-        before: Presence,
+        before: NonfiniteFlags,
         execution: int,
     ) -> None:
         # NaN counts even if the operands are infinite, as in Inf / Inf; Inf counts only if they are finite.
@@ -145,7 +160,7 @@ class ValueRecorder:
             input_gradients: tuple[torch.Tensor | None, ...], output_gradients: tuple[torch.Tensor | None, ...]
         ) -> None:
             require_time()
-            before = self._presence(gradient for gradient in output_gradients if gradient is not None)
+            before = self._flags(gradient for gradient in output_gradients if gradient is not None)
             for gradient in input_gradients:
                 if gradient is not None:
                     self._find_origins(key, "backward", range_of(gradient), before, execution)
@@ -163,26 +178,26 @@ class ValueRecorder:
             count += 1
             self._functions.add(function)
             yield function
-            pending += [following for following, _ in function.next_functions]
+            pending += [next_function for next_function, _ in function.next_functions]
 
-    def _presence(self, tensors: Iterable[torch.Tensor]) -> Presence:
+    def _flags(self, tensors: Iterable[torch.Tensor]) -> NonfiniteFlags:
         """Return whether any tensor has NaN, and whether any has infinite elements."""
         nan = inf = False
         for tensor in tensors:
-            cached = self._presences.get(id(tensor))
+            kept_flags = self._kept_flags.get(id(tensor))
             version = in_place_change_count(tensor)
-            if cached is not None and cached[0]() is tensor and cached[1] == version:
-                presence = cached[2]
+            if kept_flags is not None and kept_flags[0]() is tensor and kept_flags[1] == version:
+                flags = kept_flags[2]
             else:
-                presence = presence_of(tensor)
-                self._keep_presence(tensor, presence)
-            nan, inf = nan or presence.has_nan, inf or presence.has_inf
-        return Presence(nan, inf)
+                flags = nonfinite_flags(tensor)
+                self._keep_flags(tensor, flags)
+            nan, inf = nan or flags.has_nan, inf or flags.has_inf
+        return NonfiniteFlags(nan, inf)
 
-    def _keep_presence(self, tensor: torch.Tensor, presence: Presence) -> None:
+    def _keep_flags(self, tensor: torch.Tensor, flags: NonfiniteFlags) -> None:
         version = in_place_change_count(tensor)
         if version is not None:
-            self._presences[id(tensor)] = weakref.ref(tensor), version, presence
+            self._kept_flags[id(tensor)] = weakref.ref(tensor), version, flags
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -215,7 +230,7 @@ class PlaceKey(NamedTuple):
     op: str
 
 
-class GraphsOneByOne:
+class RecordingBackend:
     """A backend whose graphs run one operation after the other under a recorder.
 
     Attributes
@@ -231,11 +246,11 @@ class GraphsOneByOne:
     def __call__(self, module: torch.fx.GraphModule, _: Any, **__: Any) -> Callable[..., Any]:
         """Compile a graph."""
         frame, recorder = current_compile_id(), self._recorder
-        captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-        self.operations += sum(node.op in _CALL_OPS for node in captured.graph.nodes)
+        captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        self.operations += sum(node.op in _CALL_OPS for node in captured_module.graph.nodes)
 
         def run(*args: Any) -> Any:
-            return _RecordingInterpreter(captured, recorder, frame).run(*args)
+            return _RecordingInterpreter(captured_module, recorder, frame).run(*args)
 
         return run
 
@@ -261,11 +276,11 @@ class _RecordingInterpreter(torch.fx.Interpreter):
             NodeKey(self._frame, n.name),
             arguments,
             lambda: super(_RecordingInterpreter, self).run_node(n),
-            written=_written_presence((n.args, n.kwargs)),
+            written_flags=_written_nonfinite_flags((n.args, n.kwargs)),
         )
 
 
-class EagerValues(TorchFunctionMode):
+class EagerRecordingMode(TorchFunctionMode):
     """Records the operations of eager code, each with its line."""
 
     def __init__(self, recorder: ValueRecorder) -> None:
@@ -281,7 +296,7 @@ class EagerValues(TorchFunctionMode):
             return func(*args, **kwargs)
         key = PlaceKey(place, getattr(func, "__name__", str(func)))
         return self._recorder.run(
-            key, [args, kwargs], lambda: func(*args, **kwargs), written=_written_presence((args, kwargs))
+            key, [args, kwargs], lambda: func(*args, **kwargs), written_flags=_written_nonfinite_flags((args, kwargs))
         )
 
     def _place(self, frame: FrameType | None) -> StackEntry | None:
@@ -299,14 +314,16 @@ class EagerValues(TorchFunctionMode):
         return None
 
 
-def _written_presence(arguments: Any) -> Presence:
+def _written_nonfinite_flags(arguments: Any) -> NonfiniteFlags:
     """Return whether the program itself writes NaN or infinity in the arguments of an operation."""
     match arguments:
         case float():
-            return Presence(math.isnan(arguments), math.isinf(arguments))
+            return NonfiniteFlags(math.isnan(arguments), math.isinf(arguments))
         case list() | tuple():
-            presences = [_written_presence(item) for item in arguments]
-            return Presence(any(part.has_nan for part in presences), any(part.has_inf for part in presences))
+            flags_of_items = [_written_nonfinite_flags(item) for item in arguments]
+            return NonfiniteFlags(
+                any(part.has_nan for part in flags_of_items), any(part.has_inf for part in flags_of_items)
+            )
         case dict():
-            return _written_presence(list(arguments.values()))
-    return NO_NONFINITE
+            return _written_nonfinite_flags(list(arguments.values()))
+    return ALL_FINITE

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: The names of IPython's history in a namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
 _HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
-#: How to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
+#: The way to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
 _COMPILE_IN_PLACE = "compile the model in place with `model.compile()`"
 #: At most this many keys of a dict, and this many values that are dicts, are examined.
 _MAX_KEYS = 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
 import sys
 import types
@@ -89,8 +90,20 @@ class CellTexts:
                 _, text, number = self._current
                 line_offset = text.count("\n", 0, text.rindex(inner_text))
                 return CellText(f"Cell In[{number}]", text.rstrip("\n"), line_offset, 0)
+            if text and not self._runs_as(text, inner_text):
+                return None
         offset, indent = _stripped_by_ipython(text)
         return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent)
+
+    def _runs_as(self, text: str, code: str) -> bool:
+        """Return whether IPython runs some code when it runs the text of a cell.
+
+        Code that ran without being kept in the history, such as that of VS Code's variable viewer, has the number of
+        the cell that followed.
+        """
+        with contextlib.suppress(Exception):  # a transformer of a different extension fails
+            return not code or code in text or code == self._shell.transform_cell(text).rstrip()
+        return True
 
     def _history(self) -> list[str]:
         """Return the texts of the cells that have run, by number."""

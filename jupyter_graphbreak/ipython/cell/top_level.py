@@ -87,8 +87,11 @@ class _NameResolver:
 
     def __init__(self, leading: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> None:
         imported = _imported_objects(leading)
-        self._known = {**{name: namespace[name] for name in namespace if name not in bound_names(leading)}, **imported}
-        self._bound = bound_names(body)
+        self._known_objects = {
+            **{name: namespace[name] for name in namespace if name not in bound_names(leading)},
+            **imported,
+        }
+        self._bound_names = bound_names(body)
 
     def allows(self, node: ast.AST) -> bool:
         """Return whether a node may be part of a cell that only computes."""
@@ -98,7 +101,7 @@ class _NameResolver:
             case ast.Attribute(attr=name):
                 return name not in _NOT_COMPUTING and not name.startswith(("set_", "_"))
             case ast.Name(name, ast.Load()):
-                return name in self._bound or _is_plain(self._value(name))
+                return name in self._bound_names or _is_plain(self._value(name))
             case ast.Assign() | ast.AugAssign() | ast.For():
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 return all(isinstance(target, ast.Name | ast.Tuple | ast.Subscript) for target in targets)
@@ -114,7 +117,7 @@ class _NameResolver:
 
         match node:
             case ast.Name(name, ast.Load()):
-                return isinstance(self._known.get(name), torch.Tensor)
+                return isinstance(self._known_objects.get(name), torch.Tensor)
             case ast.Call(function):
                 return _is_in_package(_module_name(self._resolve(function)), "torch")
         return False
@@ -123,7 +126,7 @@ class _NameResolver:
         import torch
 
         match function:
-            case ast.Name(name) if name not in self._known and name not in self._bound:
+            case ast.Name(name) if name not in self._known_objects and name not in self._bound_names:
                 return name in _ALLOWED_BUILTINS
             case ast.Name() | ast.Attribute():
                 called = self._resolve(function)
@@ -139,18 +142,18 @@ class _NameResolver:
     def _is_computed(self, value: ast.expr) -> bool:
         """Return whether an expression depends only on values that the cell computes, not on other objects."""
         names = [node.id for node in ast.walk(value) if isinstance(node, ast.Name)]
-        values = [self._value(name) for name in names if name not in self._bound]
+        values = [self._value(name) for name in names if name not in self._bound_names]
         return all(_is_tensor(value) or isinstance(value, types.ModuleType) for value in values)
 
     def _value(self, name: str) -> Any:
         # getattr would create `builtins.__annotations__`, which the cell could see.
-        return self._known[name] if name in self._known else vars(builtins).get(name, _UNKNOWN_VALUE)
+        return self._known_objects[name] if name in self._known_objects else vars(builtins).get(name, _UNKNOWN_VALUE)
 
     def _resolve(self, expression: ast.expr) -> Any:
         """Return the object with a dotted name, ``None`` if it is not known yet."""
         match expression:
-            case ast.Name(name) if name not in self._bound:
-                return self._known.get(name)
+            case ast.Name(name) if name not in self._bound_names:
+                return self._known_objects.get(name)
             case ast.Attribute(value, name):
                 owner = self._resolve(value)
                 is_readable = isinstance(owner, types.ModuleType) or _is_tensor(owner)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.recompilation import Recompilation
 
 #: At most this many related elements of one kind are highlighted with an element.
-_MAX_RELATED = 100
+_MAX_RELATED_ELEMENTS = 100
 
 
 class References:
@@ -84,7 +84,7 @@ class References:
 
     def around_break(self, break_: Break) -> str:
         """Return the references of a break's line, resume functions with their graphs, eager functions and scope."""
-        first = itertools.islice(break_.resumes, _MAX_RELATED)
+        first = itertools.islice(break_.resumes, _MAX_RELATED_ELEMENTS)
         resumes = [self._resumes_by_id[ident] for ident in first if ident in self._resumes_by_id]
         return _join_references(
             [self.line(break_.location)],
@@ -221,5 +221,5 @@ def _numbered_references(letter: str, parts: Iterable[Graph | Frame | Resume | S
 
 def _join_references(*groups: Iterable[str]) -> str:
     # Read each group only up to the limit.
-    first = (reference for group in groups for reference in itertools.islice(group, _MAX_RELATED))
+    first = (reference for group in groups for reference in itertools.islice(group, _MAX_RELATED_ELEMENTS))
     return " ".join(dict.fromkeys(reference for reference in first if reference))

@@ -37,7 +37,7 @@ from jupyter_graphbreak.views.words import (
     verdict,
 )
 from jupyter_graphbreak.views.words.bounds import bounded
-from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT_OUTCOMES, SIGNS, call_of, details, legend
+from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT_OUTCOMES, SIGNS, call_text, details, legend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,14 +109,14 @@ def render_frontends_html(frontends: Frontends) -> str:
     """Return the verdicts as a snippet of HTML with its own style sheet."""
     template = environment().get_template("frontends.html.j2")
     return template.render(
-        frontends=frontends, call=call_of(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT_OUTCOMES,
+        frontends=frontends, call=call_text(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT_OUTCOMES,
         css=style_sheet("frontends"), details=details, legend=legend(frontends),
     ).strip()  # fmt: skip
 
 
 _FOLDER = Path(__file__).parent
 #: The modules that the templates of a report call.
-_WORDS = {
+_TEMPLATE_MODULES = {
     "aftermath_words": aftermath,
     "change_words": changes,
     "cost_words": cost,
@@ -261,4 +261,4 @@ def page_script() -> str:
 
 def _report_macros(view: View) -> Any:
     # The macros of a template are attributes of its module, which has no static type.
-    return environment().get_template("report.html.j2").make_module({"v": view} | _WORDS)
+    return environment().get_template("report.html.j2").make_module({"v": view} | _TEMPLATE_MODULES)

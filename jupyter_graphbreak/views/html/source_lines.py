@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.lines import BreakMark, Line
 
 #: The reader's own sources up to this length are shown without folding.
-_MAX_UNFOLDED = 40
+_MAX_UNFOLDED_LINES = 40
 #: The minimum number of lines to fold, in the reader's own sources and in libraries.
-_MIN_FOLDED, _MIN_FOLDED_LIBRARY = 6, 3
+_MIN_FOLDED_LINES, _MIN_FOLDED_LIBRARY_LINES = 6, 3
 #: The numbers of lines that stay visible around a break in the reader's sources, a break in a library, and a call that
 #: leads to a break.
-_NEAR_BREAK, _NEAR_BREAK_LIBRARY, _NEAR_CALL = 3, 1, 1
+_LINES_NEAR_BREAK, _LINES_NEAR_LIBRARY_BREAK, _LINES_NEAR_CALL = 3, 1, 1
 #: The number of graph letters that fit in the gutter of one line.
 _MAX_LETTERS = 3
 _MAX_TITLE_GRAPHS = 6
@@ -270,9 +270,9 @@ class _ColoredRuns:
 def _split_into_chunks(rows: Sequence[SourceRow], source: Source) -> Iterator[Chunk]:
     """Split rows into chunks; rows far from any break are folded."""
     is_library = source.kind == "library"
-    is_whole = len(rows) <= _MAX_UNFOLDED and not is_library
-    distance = _NEAR_BREAK_LIBRARY if is_library else _NEAR_BREAK
-    min_folded = _MIN_FOLDED_LIBRARY if is_library else _MIN_FOLDED
+    is_whole = len(rows) <= _MAX_UNFOLDED_LINES and not is_library
+    distance = _LINES_NEAR_LIBRARY_BREAK if is_library else _LINES_NEAR_BREAK
+    min_folded = _MIN_FOLDED_LIBRARY_LINES if is_library else _MIN_FOLDED_LINES
     visible = set(range(len(rows))) if is_whole else set(_indexes_near_breaks(rows, distance))
     start = 0
     while start < len(rows):
@@ -304,7 +304,7 @@ def _indexes_near_breaks(rows: Sequence[SourceRow], distance: int) -> Iterator[i
         if row.line.breaks:
             yield from range(index - distance, index + distance + 1)
         elif row.line.leads_to:
-            yield from range(index - _NEAR_CALL, index + _NEAR_CALL + 1)
+            yield from range(index - _LINES_NEAR_CALL, index + _LINES_NEAR_CALL + 1)
 
 
 def _fold_title(rows: Sequence[SourceRow]) -> str:

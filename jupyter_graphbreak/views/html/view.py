@@ -100,7 +100,7 @@ _MAX_COMPILABLE_CALLS = 4
 #: The number of source lines to load at once.
 LINES_AT_ONCE = 100
 #: Fewer minor breaks than this are not worth folding.
-_MIN_FOLDED = 3
+_MIN_FOLDED_BREAKS = 3
 #: Maximum indentation of a scope.
 _MAX_SCOPE_DEPTH = 20
 
@@ -176,7 +176,7 @@ class View:
 
     @property
     def device_note(self) -> str:
-        """Why this device was used; empty if the report gives no reason."""
+        """The reason why this device was used; empty if the report gives none."""
         device = self.report.device
         if not device.note:
             return ""
@@ -250,12 +250,12 @@ class View:
     # Breaks.
 
     @staticmethod
-    def why(break_: Break) -> str:
+    def explanation_headline(break_: Break) -> str:
         """Return the first line of PyTorch's explanation."""
         return (break_.explanation or "").partition("\n")[0]
 
     @staticmethod
-    def why_in_detail(break_: Break) -> str:
+    def rest_of_explanation(break_: Break) -> str:
         """Return PyTorch's explanation after the first line."""
         return (break_.explanation or "").partition("\n")[2].strip("\n")
 
@@ -310,11 +310,11 @@ class View:
         break_remedies = remedies.remedies_for_break(self.report, break_)
         return remedies.trials_sentence(break_remedies) if break_remedies is not None else ""
 
-    def ranges_of(self, items: Iterable[Break | Group]) -> str:
+    def number_ranges_text(self, items: Iterable[Break | Group]) -> str:
         """Return the numbers of breaks for the front end, in the order of a list: "1 3-7 9"."""
-        firsts = [item.breaks[0] if isinstance(item, Group) else item for item in items]
+        first_breaks = [item.breaks[0] if isinstance(item, Group) else item for item in items]
         ranges: list[list[int]] = []
-        for number in (self.numbers[break_.id] for break_ in firsts):
+        for number in (self.numbers[break_.id] for break_ in first_breaks):
             if ranges and number == ranges[-1][1] + 1:
                 ranges[-1][1] = number
             else:
@@ -421,7 +421,7 @@ def _split_minor(groups: list[Group]) -> tuple[list[Group], list[Break]]:
     """Separate the minor breaks, which come last, unless there are too few to fold."""
     minor = [break_ for group in groups for break_ in group.breaks if break_.minor]
     other_groups = [group for group in groups if not group.breaks[0].minor]
-    return (other_groups, minor) if len(minor) >= _MIN_FOLDED and other_groups else (groups, [])
+    return (other_groups, minor) if len(minor) >= _MIN_FOLDED_BREAKS and other_groups else (groups, [])
 
 
 def _all_stacks(break_: Break) -> list[list[Location]]:

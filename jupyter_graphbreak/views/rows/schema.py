@@ -118,7 +118,7 @@ class Rows(msgspec.Struct, frozen=True, omit_defaults=True):
     sections : list of Section
         The sections in reading order.
     title : str
-        What was compiled, in a few words; empty if nothing was.
+        The name of what was compiled, in a few words; empty if nothing was.
     """
 
     version: str

@@ -20,14 +20,20 @@ from jupyter_graphbreak.views.words.cost import (
     coverage_sentences,
     restoring_sentences,
     startup_sentence,
-    time_with,
+    time_change_text,
 )
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import best_remedy
-from jupyter_graphbreak.views.words.guidance import cost_of, guidance
+from jupyter_graphbreak.views.words.guidance import cost_text, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
-from jupyter_graphbreak.views.words.paths import decision_place, helper_of, ordered_paths, path_beside, path_effect
+from jupyter_graphbreak.views.words.paths import (
+    decision_place,
+    helper_place_text,
+    ordered_paths,
+    path_beside,
+    path_effect,
+)
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.places import brief_code, place, without_function
 from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses, with_arrows
@@ -45,7 +51,7 @@ from jupyter_graphbreak.views.words.remedies import (
     outcome,
     own_edit_sentence,
     sign_of,
-    target_of,
+    target_text,
     verdict_label,
 )
 from jupyter_graphbreak.views.words.reproducers import reproducer_sentence
@@ -54,7 +60,7 @@ from jupyter_graphbreak.views.words.values import (
     left_out_sentence,
     line_note,
     line_sentence,
-    note_on_first,
+    non_finite_note,
     values_sentences,
 )
 from jupyter_graphbreak.views.words.verdict import advice_beside_verdict, compiled_name, verdict, why_untried
@@ -208,7 +214,7 @@ def _break_row(report: Report, number: int, break_: Break) -> Row:
     step = f"Do: {advice[0].text}" if advice else ""
     if fix is not None:
         step = f"Fix: {fix.title} ({verdict_label(fix)})"
-    more = [(break_.explanation or "").partition("\n")[0], step, cost_of(break_)]
+    more = [(break_.explanation or "").partition("\n")[0], step, cost_text(break_)]
     return Row(
         break_.id,
         _shorten_label(code or function or title_of(break_)),
@@ -318,7 +324,7 @@ def _recompile_section(report: Report) -> Section | None:
 
 def _fix_sentence(report: Report, fix: Remedy) -> str:
     """Return the change that ends recompiles, with the outcome of its trial and the measured time of a call with it."""
-    time = time_with(report, fix)
+    time = time_change_text(report, fix)
     return f"Fix: {fix.title}. {outcome(fix)}{f'; {time}' if time else ''}"
 
 
@@ -345,7 +351,7 @@ def _path_section(report: Report) -> Section | None:
     rows = []
     paths = ordered_paths(report)
     for index, path in enumerate(_first_items(paths)):
-        decision, helper = decision_place(path), helper_of(report, path)
+        decision, helper = decision_place(path), helper_place_text(report, path)
         rows.append(
             Row(
                 str(index),
@@ -373,7 +379,7 @@ def _remedy_section(report: Report) -> Section | None:
                 _shorten_label(remedy.title),
                 "good" if works else "note",
                 sign=sign_of(remedy),
-                details=[_shorten_label(target_of(report, remedy)), verdict_label(remedy)],
+                details=[_shorten_label(target_text(report, remedy)), verdict_label(remedy)],
                 more=[_shorten_paragraph(text) for text in (outcome(remedy), *remedy.differences)],
                 spot=spot,
                 comment=[_shorten_paragraph(one_line(text)) for text in comment_for_cell(report, remedy)],
@@ -403,10 +409,10 @@ def _check_section(report: Report) -> Section | None:
     checks = report.check or []
     sentences: list[tuple[str, Look]] = []
     for check in checks:
-        alike = [other for other in checks if other == check]  # such as a call with gradients and a call without
-        if check.equal and check is not alike[0]:
+        equal_checks = [other for other in checks if other == check]  # such as a call with gradients and a call without
+        if check.equal and check is not equal_checks[0]:
             continue
-        sentences.append((check_sentence(report, check, len(alike)), "good" if check.equal else "bad"))
+        sentences.append((check_sentence(report, check, len(equal_checks)), "good" if check.equal else "bad"))
         sentences += [(sentence, "note") for sentence in restoring_sentences(check)]
     return _sentence_section("check", "Correctness", sentences)
 
@@ -416,7 +422,7 @@ def _value_section(report: Report) -> Section | None:
     for number, values in enumerate(report.values or []):
         for index, (sentence, is_bad, non_finite) in enumerate(values_sentences(report, values)):
             location = non_finite.location if non_finite is not None else None
-            beside = note_on_first(non_finite) if non_finite is not None else ""
+            beside = non_finite_note(non_finite) if non_finite is not None else ""
             look: Look = "bad" if is_bad else "note"
             rows.append(
                 Row(f"{number}f{index}", _shorten_label(sentence), look, beside=beside, spot=_as_spot(location))

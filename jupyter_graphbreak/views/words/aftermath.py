@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, NoFrame, Report, Resume, Skipped
 
 #: At most this many places, and this many functions, are named.
-_MAX_NAMED = 3
-_FRAME_ABSENCE_WORDS: dict[NoFrame | None, str] = {
+_MAX_NAMES = 3
+_WHY_NO_FRAMES: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",
     "compiled before": "compiled before this run",
     "inlined": "compiled with its caller",
@@ -90,9 +90,9 @@ def has_run(resume: Resume) -> bool:
     return bool(resume.frames) or resume.no_frame in {"eager", "inlined"}
 
 
-def frame_absence(resume: Resume) -> str:
+def why_no_frames(resume: Resume) -> str:
     """Return why a resume function has no frames."""
-    return _FRAME_ABSENCE_WORDS[resume.no_frame]
+    return _WHY_NO_FRAMES[resume.no_frame]
 
 
 def _function_key(report: Report, location: Location) -> tuple[str, str]:
@@ -103,7 +103,7 @@ def _resume_place_text(report: Report, resume: Resume) -> str:
     where = "torch's wrapper" if is_wrapper_of_torch(report, resume.location) else place(report, resume.location)
     if resume.graphs:
         return f"{where} ({graph_names(resume.graphs)})"
-    return where if resume.frames else f"{where} ({frame_absence(resume)})"
+    return where if resume.frames else f"{where} ({why_no_frames(resume)})"
 
 
 def _untaken_branch_text(resume: Resume) -> str:
@@ -111,8 +111,8 @@ def _untaken_branch_text(resume: Resume) -> str:
 
 
 def _join_first(words: Sequence[str], separator: str) -> str:
-    more = len(words) - _MAX_NAMED
-    return separator.join(words[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(words) - _MAX_NAMES
+    return separator.join(words[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _eager_functions_text(report: Report, functions: Sequence[Skipped]) -> str:

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 #: The maximum number of entries of each top-level list of a report, of one nested list, and of all nested lists.
 MAX_PARTS = 5_000
-_MAX_NESTED = 20_000
-_MAX_ALL_NESTED = 400_000
+_MAX_NESTED_ENTRIES = 20_000
+_MAX_TOTAL_NESTED_ENTRIES = 400_000
 #: The maximum number of characters of a name, of a sentence, of source text, code or a change, and of all texts.
-_MAX_NAME = 500
-_MAX_SENTENCE = 20_000
-_MAX_SOURCE_TEXT = 2_000_000
-_MAX_TEXT = 32_000_000
+_MAX_NAME_LENGTH = 500
+_MAX_SENTENCE_LENGTH = 20_000
+_MAX_SOURCE_TEXT_LENGTH = 2_000_000
+_MAX_TOTAL_LENGTH = 32_000_000
 #: The maximum number of lines of one text, and of all multi-line texts.
 _MAX_LINES = 20_000
-_MAX_LINES_IN_ALL = 400_000
+_MAX_TOTAL_LINES = 400_000
 #: The maximum number of lines that one location covers.
 _MAX_PLACE_LINES = 20_000
 _LAST_LINE = 10**9
@@ -91,9 +91,9 @@ class _Bounds:
     """Limits one report and counts what it leaves out."""
 
     def __init__(self) -> None:
-        self.entries_left = _MAX_ALL_NESTED
-        self.text = _MAX_TEXT
-        self.lines = _MAX_LINES_IN_ALL
+        self.entries_left = _MAX_TOTAL_NESTED_ENTRIES
+        self.text = _MAX_TOTAL_LENGTH
+        self.lines = _MAX_TOTAL_LINES
         self.cut_lists: dict[str, tuple[int, int]] = {}
         self.cut_texts = 0
         self.cut_entries = 0
@@ -144,7 +144,7 @@ class _Bounds:
 
     def items(self, items: list[Any]) -> list[Any]:
         """Return the beginning of a nested list."""
-        max_items = min(_MAX_NESTED, self.entries_left)
+        max_items = min(_MAX_NESTED_ENTRIES, self.entries_left)
         self.entries_left -= min(len(items), max_items)
         if len(items) <= max_items:
             return items
@@ -153,7 +153,7 @@ class _Bounds:
 
     def string(self, text: str, limit: int) -> str:
         """Return a text, truncated if it is too long."""
-        if len(text) <= _MAX_NAME <= self.text and "\n" not in text:
+        if len(text) <= _MAX_NAME_LENGTH <= self.text and "\n" not in text:
             self.text -= len(text)
             return text
         limit = min(limit, self.text)
@@ -215,8 +215,8 @@ def _limiter(type_: Any) -> Callable[[Any, _Bounds, str, type], Any]:
 
 def _limit_string(value: str, bounds: _Bounds, name: str, owner: type) -> str:
     if (owner, name) in _TEXT_FIELDS:
-        return bounds.string(value, _MAX_SOURCE_TEXT)
-    return bounds.string(value, _MAX_SENTENCE if name in _SENTENCE_FIELDS else _MAX_NAME)
+        return bounds.string(value, _MAX_SOURCE_TEXT_LENGTH)
+    return bounds.string(value, _MAX_SENTENCE_LENGTH if name in _SENTENCE_FIELDS else _MAX_NAME_LENGTH)
 
 
 def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int = 0) -> Any:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
 #: The maximum number of functions to name, and the minimum compile time in seconds that is worth a sentence.
-_MAX_NAMED = 3
+_MAX_NAMED_FUNCTIONS = 3
 _MIN_COMPILE_S = 1.0
 #: Times shorter than this, in seconds, would be shown as zero.
-_NOTABLE_S = 0.05
+_MIN_SHOWN_S = 0.05
 #: A block is named if it is repeated at least this often, and if compiling it alone saves this share of the operations.
 _MIN_REPEATS = 3
 _MIN_BLOCK_SAVING = 0.4
@@ -48,13 +48,15 @@ def startup_sentence(report: Report) -> str:
     if total < _MIN_COMPILE_S:
         return ""
     longest = sorted(times.items(), key=lambda item: -item[1])
-    parts = [f"{seconds:.1f} s for {name}" for name, seconds in longest[:_MAX_NAMED] if seconds >= _NOTABLE_S]
-    rest = longest[_MAX_NAMED:]
-    if sum(seconds for _, seconds in rest) >= _NOTABLE_S:
+    parts = [
+        f"{seconds:.1f} s for {name}" for name, seconds in longest[:_MAX_NAMED_FUNCTIONS] if seconds >= _MIN_SHOWN_S
+    ]
+    rest = longest[_MAX_NAMED_FUNCTIONS:]
+    if sum(seconds for _, seconds in rest) >= _MIN_SHOWN_S:
         parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {counted(len(rest), 'more function')}")
     recompile_s = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
     sentences = [f"start-up: {total:.1f} s of compiling: {', '.join(parts)}"]
-    if recompile_s >= _NOTABLE_S:
+    if recompile_s >= _MIN_SHOWN_S:
         sentences.append(f"{recompile_s:.1f} s of it was spent on recompiles, {_waiting_calls_text(report)}")
     return "; ".join([*sentences, *_cache_sentence(report), *_block_sentence(report)])
 
@@ -154,9 +156,9 @@ _INTRODUCED_BY = {
     "backend": "introduced by the backend",
 }
 #: Ratios below this are shown in percent.
-_MIN_RATIO = 1.1
+_MIN_SHOWN_RATIO = 1.1
 #: Guards are mentioned if they take at least this share of a call.
-_NOTABLE_SHARE = 0.25
+_NOTABLE_GUARD_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by more than this share of wall-clock time.
 _NOTABLE_DIFFERENCE = 0.25
 #: At most this many entries, and remedies of one entry, are described.
@@ -242,7 +244,7 @@ def _compared_with_eager(eager: Spread, measured: Spread) -> str:
         return "as fast as eager, within measurement error"
     slower, faster = measured.median_us / eager.median_us, eager.median_us / measured.median_us
     word, ratio = ("slower", slower) if slower > 1 else ("faster", faster)
-    if ratio < _MIN_RATIO:
+    if ratio < _MIN_SHOWN_RATIO:
         return f"{100 * (ratio - 1):.0f}% {word} than eager"
     return f"{ratio:.0f} times {word} than eager" if ratio >= 10 else f"{ratio:.1f} times {word} than eager"  # noqa: PLR2004
 
@@ -250,7 +252,7 @@ def _compared_with_eager(eager: Spread, measured: Spread) -> str:
 def _guard_time_text(entry: EntryCost) -> list[str]:
     """Return the time to choose, enter and leave compiled code, if it is a large part of the call."""
     guards = sum(part.time.median_us for part in entry.parts if part.kind == "guards")
-    is_notable = guards > _NOTABLE_SHARE * entry.compiled.median_us
+    is_notable = guards > _NOTABLE_GUARD_SHARE * entry.compiled.median_us
     return [f"guards and entering the code take {time_text(guards)}"] if is_notable else []
 
 
@@ -316,10 +318,12 @@ def memory_text(nbytes: int) -> str:
 def _processor_time_text(entry: EntryCost) -> list[str]:
     """Return the processor time of a call if it differs from wall-clock time: several processors work, or they wait."""
     times = [(time.processor_us, time.median_us) for time in (entry.compiled, entry.eager)]
-    known_times = [(worked, us) for worked, us in times if worked is not None]
-    if len(known_times) < len(times) or all(abs(worked - us) <= _NOTABLE_DIFFERENCE * us for worked, us in known_times):
+    known_times = [(processor_us, us) for processor_us, us in times if processor_us is not None]
+    if len(known_times) < len(times) or all(
+        abs(processor_us - us) <= _NOTABLE_DIFFERENCE * us for processor_us, us in known_times
+    ):
         return []
-    compiled, eager = (time_text(worked) for worked, _ in known_times)
+    compiled, eager = (time_text(processor_us) for processor_us, _ in known_times)
     return [f"processor time: {compiled} a call, {eager} eagerly"]
 
 
@@ -352,7 +356,7 @@ def break_time(report: Report, break_: Break) -> str:
     return f"fixing it {word} {time_text(abs(time.saved_us))} of {time_text(compiled.median_us)} a call"
 
 
-def saving_of(report: Report, break_: Break) -> str:
+def saving_text(report: Report, break_: Break) -> str:
     """Return the measured time of a break: "costs 24 µs of 34 µs per call"; empty if unknown."""
     time = _break_times(report).get(break_.id)
     if time is None or time.remedied is None or may_be_equal(time.remedied.time, time.entry.compiled):
@@ -364,9 +368,9 @@ def saving_of(report: Report, break_: Break) -> str:
     )
 
 
-def time_with(report: Report, remedy: Remedy) -> str:
+def time_change_text(report: Report, remedy: Remedy) -> str:
     """Return how a remedy changes the time of a measured call; empty if that was not measured."""
-    after, before = _times_with(report, remedy)
+    after, before = _times_with_and_without(report, remedy)
     if after is None or before is None:
         return ""
     if may_be_equal(after, before):
@@ -376,13 +380,13 @@ def time_with(report: Report, remedy: Remedy) -> str:
 
 def slowdown_by(report: Report, remedy: Remedy) -> str:
     """Say how much a remedy slows down a measured call, if it does: "a call then takes 1.70 ms, not 1.60 ms"."""
-    after, before = _times_with(report, remedy)
+    after, before = _times_with_and_without(report, remedy)
     if after is None or before is None or may_be_equal(after, before) or after.median_us < before.median_us:
         return ""
-    return time_with(report, remedy)
+    return time_change_text(report, remedy)
 
 
-def _times_with(report: Report, remedy: Remedy) -> tuple[Spread | None, Spread | None]:
+def _times_with_and_without(report: Report, remedy: Remedy) -> tuple[Spread | None, Spread | None]:
     """Return the measured times of a compiled call with only this remedy, and without it."""
     for entry in report.cost.entries if report.cost is not None else []:
         for remedied in entry.remedied if entry.settled else []:
@@ -416,7 +420,7 @@ def restoring_sentences(check: Check) -> list[str]:
         if trial.equal:
             sentence = f"With `{one_line(trial.change)}` the result is right"
             if trial.time_ratio is not None:
-                is_longer = trial.time_ratio >= _MIN_RATIO
+                is_longer = trial.time_ratio >= _MIN_SHOWN_RATIO
                 sentence += f"; a call takes {f'{trial.time_ratio:.2g} times as long' if is_longer else 'no longer'}"
             sentences.append(sentence)
     if sentences or not check.restored_by:

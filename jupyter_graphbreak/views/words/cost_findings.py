@@ -44,15 +44,15 @@ _MAX_ENTRIES = 50
 _NOTABLE_BYTES = 1 << 20
 _NOTABLE_SHARE = 0.05
 #: A change is named if it saves at least this many bytes and this share of the memory; at most this many are named.
-_WORTH_BYTES, _WORTH_SHARE, _MAX_CHANGES = 1 << 20, 0.1, 3
+_MIN_SAVED_BYTES, _MIN_SAVED_SHARE, _MAX_CHANGES = 1 << 20, 0.1, 3
 #: Calls that keep less memory than this are not described.
 _NOTABLE_GROWTH = 1 << 10
 #: Ratios of times below this are not shown.
-_MIN_RATIO = 1.1
+_MIN_SHOWN_RATIO = 1.1
 #: Two starts are compared if at least one of them compiles for this many seconds.
-_NOTABLE_S = 1.0
+_NOTABLE_START_S = 1.0
 #: At most this many graphs that no cache can keep are named.
-_MAX_BYPASSED = 3
+_MAX_BYPASSED_GRAPHS = 3
 #: The maximum number of operations to name, and a lower bound of times, so that no ratio divides by zero.
 _MAX_OPS, _MIN_US = 5, 0.1
 #: At most this many alternatives of an entry are described.
@@ -63,7 +63,7 @@ _UNNOTICED_CHANGES = {
     "keep_tensor_guards_unsafe": "a later change of anything but the tensors that are passed then goes unnoticed",
 }
 #: At most this many pairs of kernels are named, with the reason why they are not fused.
-_MAX_UNFUSED = 3
+_MAX_UNFUSED_PAIRS = 3
 _WHY_NOT_FUSED = {
     "reduction": "the second one needs the finished result of a reduction",
     "between": "a kernel that must run between them uses the result of the first one",
@@ -124,14 +124,14 @@ def startup_findings(report: Report) -> list[CostFinding]:
     if startup is None:
         return []
     findings = []
-    if max(startup.first_s, startup.second_s) >= _NOTABLE_S:
+    if max(startup.first_s, startup.second_s) >= _NOTABLE_START_S:
         hits = sum(graph.cache == "hit" for graph in startup.graphs)
         count = len(startup.graphs)
         hits_text = f"{hits} of {counted(count, 'graph')} {'is' if 1 in {hits, count} else 'are'}"
         seconds_of_starts = f"{startup.second_s:.1f} s at a second start ({startup.first_s:.1f} s at the first)"
         findings.append(CostFinding(f"compiling takes {seconds_of_starts}: {hits_text} in AOTAutograd's cache"))
     bypassed = [graph for graph in startup.graphs if graph.cache == "bypass"]
-    for graph in sorted(bypassed, key=lambda graph: -graph.tracing_s - graph.backend_s)[:_MAX_BYPASSED]:
+    for graph in sorted(bypassed, key=lambda graph: -graph.tracing_s - graph.backend_s)[:_MAX_BYPASSED_GRAPHS]:
         compile_s = graph.tracing_s + graph.backend_s
         name = f"graph {graph.graph}"
         sentence = f"{name} is never in AOTAutograd's cache, so every start compiles it for {compile_s:.1f} s"
@@ -160,7 +160,7 @@ def _entry_findings(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
     yield from map(functools.partial(_slow_operation_finding, report, entry), (entry.ops or [])[:_MAX_OPS])
     for alternative in entry.alternatives[:_MAX_ALTERNATIVES]:
         yield from _alternative_finding(report, entry, alternative)
-    yield from map(functools.partial(_unfused_kernels_finding, report), entry.unfused[:_MAX_UNFUSED])
+    yield from map(functools.partial(_unfused_kernels_finding, report), entry.unfused[:_MAX_UNFUSED_PAIRS])
     if entry.regions is not None:
         yield from _region_findings(report, entry.regions)
 
@@ -397,12 +397,12 @@ def _memory_change_findings(memory: MemoryCost) -> Iterator[CostFinding]:
 
 
 def _saves_memory(before: int, after: int) -> bool:
-    return before - after >= max(_WORTH_BYTES, _WORTH_SHARE * before)
+    return before - after >= max(_MIN_SAVED_BYTES, _MIN_SAVED_SHARE * before)
 
 
 def _extra_time_text(change: MemoryChange) -> str:
     """Return how much longer a call takes; empty if it was not measured."""
     if change.time_ratio is None:
         return ""
-    how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _MIN_RATIO else "no longer"
+    how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _MIN_SHOWN_RATIO else "no longer"
     return f"; a call with its backward pass takes {how_long}"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Effect, Report
 
 #: At most this many effects are named; the rest are counted.
-_MAX_NAMED = 4
+_MAX_NAMED_EFFECTS = 4
 
 
 def not_run_again_sentence(report: Report) -> str:
@@ -21,7 +21,7 @@ def not_run_again_sentence(report: Report) -> str:
     """
     if not report.effects:
         return ""
-    effect_texts = [_effect_text(report, effect) for effect in report.effects[:_MAX_NAMED]]
+    effect_texts = [_effect_text(report, effect) for effect in report.effects[:_MAX_NAMED_EFFECTS]]
     more = len(report.effects) - len(effect_texts)
     reasons = "; ".join([*effect_texts, *([f"and {counted(more, 'other effect')}"] if more > 0 else [])])
     subject = "Some functions were not run again" if _any_ran_again(report) else "Nothing was run again"

@@ -74,8 +74,8 @@ def events_of(report: Report) -> Iterator[Event]:
 def _recompile_event(report: Report, frame: Frame, where: str) -> Event:
     variations = [guard.variation for recompilation in recompilations(report) for guard in recompilation.guards]
     why = f": {one_line(', '.join(variations))}" if variations else ""
-    took = f" in {duration(frame.compile_s)}" if frame.compile_s is not None else ""
-    return Event("recompile", frame.function, f"Recompiled {where}{took}{why}.", frame.compile_s)
+    duration_text = f" in {duration(frame.compile_s)}" if frame.compile_s is not None else ""
+    return Event("recompile", frame.function, f"Recompiled {where}{duration_text}{why}.", frame.compile_s)
 
 
 def _place_and_cause(report: Report, break_: Break) -> str:

@@ -31,7 +31,7 @@ SIGNS: dict[Outcome, str] = {
 RIGHT_OUTCOMES: frozenset[Outcome] = frozenset({"captures", "breaks", "eager"})
 
 
-def call_of(frontends: Frontends) -> str:
+def call_text(frontends: Frontends) -> str:
     """Return the captured call as source text."""
     return f"{frontends.function}({frontends.example.values})"
 

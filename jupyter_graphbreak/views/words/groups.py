@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: Fewer breaks than this are shown one by one, unless one remedy removes them all.
-_MIN_GROUPED = 3
+_MIN_GROUPED_BREAKS = 3
 #: At most this many causes are named.
 _MAX_CAUSES = 3
 
@@ -45,7 +45,7 @@ def break_groups(report: Report) -> list[Group]:
     groups = []
     for breaks in by_key.values():
         shared_remedy = best_remedy(report, breaks[0])
-        is_grouped = len(breaks) >= _MIN_GROUPED or (
+        is_grouped = len(breaks) >= _MIN_GROUPED_BREAKS or (
             shared_remedy is not None and len(breaks) > 1 and len(shared_remedy.breaks) > 1
         )
         groups += [Group(breaks)] if is_grouped else [Group([break_]) for break_ in breaks]
@@ -73,7 +73,7 @@ def _group_key(report: Report, break_: Break) -> Hashable:
     return title_of(break_), break_.gb_id, break_.outcome, break_.minor, advice[0].text if advice else "", failed
 
 
-def numbers_of(report: Report, breaks: Sequence[Break]) -> str:
+def break_numbers_text(report: Report, breaks: Sequence[Break]) -> str:
     """Return the numbers of breaks: "1 to 7 and 9"."""
     numbers = break_numbers(report)
     return number_list(sorted(numbers[break_.id] for break_ in breaks))
@@ -88,7 +88,7 @@ def text_of_several_causes(breaks: Sequence[Break]) -> str:
     return "; ".join(causes[:_MAX_CAUSES]) + (f" and {counted(more, 'other cause')}" if more > 0 else "")
 
 
-def cost_of_all(breaks: Sequence[Break]) -> str:
+def costs_text(breaks: Sequence[Break]) -> str:
     """Describe what breaks cost together: "add 99 graphs; compiling the code after them took 57.90 s"."""
     costs = [break_.cost for break_ in breaks if break_.cost is not None]
     graphs, eager = sum(cost.graphs for cost in costs), sum(cost.eager for cost in costs)

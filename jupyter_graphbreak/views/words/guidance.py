@@ -27,7 +27,7 @@ _MAX_CALLS = 100
 _ALTERNATIVE_SEPARATOR = re.compile(r"; (?=or )|; |, (?=or )")
 
 
-def cost_of(break_: Break) -> str:
+def cost_text(break_: Break) -> str:
     """Return the cost of a break: "adds 2 graphs; compiling the code after it took 0.35 s; 1 function runs eagerly"."""
     cost = break_.cost
     if cost is None:
@@ -63,9 +63,9 @@ def _failed_techniques(report: Report, break_: Break) -> list[str]:
     """Return the techniques that did not remove a break."""
     trials = [remedy for remedy in lookup.remedies_by_break(report).get(break_.id, ()) if remedy.kind != "person"]
     working = _techniques_of(remedy for remedy in trials if remedy.verdict in WORKING)
-    without_success = [remedy for remedy in trials if remedy.verdict not in {*WORKING, "not tried"}]
-    failed = _techniques_of(without_success)
-    failed += [remedy.title[:1].lower() + remedy.title[1:] for remedy in without_success if remedy.kind == "switch"]
+    failed_remedies = [remedy for remedy in trials if remedy.verdict not in {*WORKING, "not tried"}]
+    failed = _techniques_of(failed_remedies)
+    failed += [remedy.title[:1].lower() + remedy.title[1:] for remedy in failed_remedies if remedy.kind == "switch"]
     return [technique for technique in failed if technique not in working]
 
 

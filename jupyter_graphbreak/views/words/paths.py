@@ -68,7 +68,7 @@ def path_beside(path: PathDifference) -> str:
     return "skips this branch because it is compiled" if path.skipped else path_results(path)
 
 
-def helper_of(report: Report, path: PathDifference) -> str:
+def helper_place_text(report: Report, path: PathDifference) -> str:
     """Return the place of the call if the test is somewhere else; otherwise an empty string."""
     decision, call = decision_place(path), path.location
     is_elsewhere = (
@@ -83,7 +83,7 @@ def path_sentence(report: Report, path: PathDifference) -> str:
     "line 7 in f asks `torch.compiler.is_compiling()`: True when compiled, else False; lines 8 and 9 run only because
     the code is compiled".
     """
-    helper = helper_of(report, path)
+    helper = helper_place_text(report, path)
     through = f" through {helper}" if helper else ""
-    asks = f"{place(report, decision_place(path))} asks `{one_line(path.function)}()`{through}"
-    return f"{asks}: {path_results(path)}; {path_effect(path)}"
+    question = f"{place(report, decision_place(path))} asks `{one_line(path.function)}()`{through}"
+    return f"{question}: {path_results(path)}; {path_effect(path)}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Setting
 
 #: One sentence lists at most this many breaks.
-_MAX_NUMBERS = 20
+_MAX_LISTED_BREAKS = 20
 #: The result of :func:`permission` if no setting is involved.
 WITHOUT_SETTING = frozenset({"allowed", "allowed by default"})
 _MAY_STILL_FAIL = "of breaking; Python code that needs the value, such as a branch, can still be an error."
@@ -69,8 +69,8 @@ def stricter_setting_sentences(report: Report) -> list[list[str | int]]:
 
 
 def _shortened(numbers: list[int]) -> list[str | int]:
-    more = len(numbers) - _MAX_NUMBERS
-    return [*numbers[:_MAX_NUMBERS], *([f"and {more} more"] if more > 0 else [])]
+    more = len(numbers) - _MAX_LISTED_BREAKS
+    return [*numbers[:_MAX_LISTED_BREAKS], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _setting_sentence(report: Report, setting: Setting) -> str:

@@ -66,11 +66,11 @@ _OPPOSITE_FLAG = {"True": "False", "False": "True"}
 _MAX_NAMES = 2
 #: If at least this many functions are recompiled only because results between breaks, or the need for gradients, vary,
 #: they are listed as one.
-_MIN_MERGED = 4
+_MIN_MERGED_FUNCTIONS = 4
 #: At most this many lines of one guard are named.
 _MAX_LINES = 3
 #: The advice for functions that are compiled for tensors with and without gradients.
-_EACH_KIND_IS_EXPECTED = "Each kind has its own graph, as expected."
+_ADVICE_ON_GRADIENTS = "Each kind has its own graph, as expected."
 #: The number of values to write out at the beginning of a series; a longer series shows these and the last.
 _MAX_VALUES = 2
 #: There is a warning if a function reaches this share of the recompile limit.
@@ -90,7 +90,7 @@ class FailedGuard:
     locations : list of Location
         The lines that created the guard, if PyTorch names them.
     advice : str
-        How to avoid the recompiles; empty if unknown.
+        The way to avoid the recompiles; empty if unknown.
     is_size : bool
         Whether the guard is about the size of a tensor.
     is_about_number_from_break : bool
@@ -225,7 +225,7 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
         one for one in functions if one.is_caused_by_gradients and best_recompile_remedy(report, one) is None
     ]
     for similar, merge in ((between_breaks, _merge_by_results), (with_gradients, _merge_by_gradients)):
-        if len(similar) >= _MIN_MERGED:
+        if len(similar) >= _MIN_MERGED_FUNCTIONS:
             functions = [function for function in functions if function not in similar]
             merged.append(merge(similar))
     return [*functions, *merged]
@@ -301,7 +301,7 @@ def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRem
     if report.remedies is None:
         return None
     if recompilation.is_merged and recompilation.is_caused_by_gradients:
-        return BreakRemedies([], [], [_EACH_KIND_IS_EXPECTED])
+        return BreakRemedies([], [], [_ADVICE_ON_GRADIENTS])
     return _remedies_by_frame(report)[recompilation.frames[0]]
 
 
@@ -462,17 +462,17 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     values: dict[str, None] = {}
     last = ""
     has_recurred = False
-    olds: list[str] = []
+    old_values: list[str] = []
     actual: str | None = None
     for _, group in groupby(variations, key=lambda variation: variation[0]):
         variations_of_call = [variation for _, variation in group]
-        olds = [variation.old for variation in variations_of_call]
-        for old in olds:
+        old_values = [variation.old for variation in variations_of_call]
+        for old in old_values:
             if old not in values:
                 values[old], last = None, old
         actual = variations_of_call[-1].new
         if actual is None:
-            has_recurred |= len(set(olds)) < len(olds)  # two versions expect the same value
+            has_recurred |= len(set(old_values)) < len(old_values)  # two versions expect the same value
             continue
         if actual not in values:
             values[actual], last = None, actual
@@ -480,7 +480,7 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     series = list(values)
     if len(series) > _MAX_VALUES + 1:
         series = [*series[:_MAX_VALUES], "...", series[-1]]
-    if len(series) == 1 or (actual is None and not has_recurred and series[-1] in olds):
+    if len(series) == 1 or (actual is None and not has_recurred and series[-1] in old_values):
         is_empty = name.startswith("len(") and series == ["0"]
         next_value = "1 or more" if is_empty else _OPPOSITE_FLAG.get(series[-1], "different value")
         series += [next_value] if next_value not in series else []
@@ -498,7 +498,8 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variati
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL_START):
             name = guard[len(_TENSOR_GUARD_START) : tensor.start()]
-            return _tensor_variation(name, tensor, rest.removeprefix(_ACTUAL_START) or None, is_inner=is_inner)
+            new = rest.removeprefix(_ACTUAL_START) or None
+            return _tensor_variation(name, tensor, new, is_inner=is_inner, is_library=is_library)
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]
         shown_name = "the value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else name
@@ -529,7 +530,9 @@ def _object_variation(guard: str) -> str:
     return ""
 
 
-def _tensor_variation(name: str, guard: re.Match[str], new: str | None, *, is_inner: bool) -> _Variation:
+def _tensor_variation(
+    name: str, guard: re.Match[str], new: str | None, *, is_inner: bool, is_library: bool
+) -> _Variation:
     index, tensor_property, old = guard["index"], guard["what"], guard["old"]
     is_from_break = name.startswith(BREAK_RESULT_PREFIX)
     advice = ""
@@ -541,7 +544,7 @@ def _tensor_variation(name: str, guard: re.Match[str], new: str | None, *, is_in
         )
     elif tensor_property == "size":
         advice = f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`"
-    elif tensor_property == "dtype" and not is_from_break:
+    elif tensor_property == "dtype" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
     elif tensor_property == "requires_grad":
         old = "True" if old.endswith("1") else "False"
@@ -574,6 +577,7 @@ def _advice_on_value(name: str, value: str, *, is_library: bool) -> str:
         setting = "" if is_constant else "; or `torch.compile(..., dynamic=True)`"
         return f"remove the break: the recompiles end with it{setting}"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
-    if "." in name:
+    is_attribute = "." in name
+    if is_attribute and "." not in value:  # the setting is about integers
         return f"{tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well"
-    return tensor if is_constant else f"`torch.compile(..., dynamic=True)`, or {tensor}"
+    return tensor if is_attribute or is_constant else f"`torch.compile(..., dynamic=True)`, or {tensor}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Skipped
 
 #: Verdicts, the best first. Remedies with the same verdict are sorted by simplicity, then by number of breaks.
-_ORDER: tuple[RemedyVerdict, ...] = (
+_VERDICT_ORDER: tuple[RemedyVerdict, ...] = (
     "works", "works on what ran", "works but differs", "another break", "break stays", "another result", "fails",
     "not tried",
 )  # fmt: skip
@@ -38,7 +38,7 @@ _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
 _CONTEXT_LINES = 2
 #: At most this many remedies for one break, and for combinations, are considered.
 _MAX_REMEDIES_OF_BREAK = 100
-_MAX_COMBINABLE = 200
+_MAX_REMEDIES_TO_COMBINE = 200
 #: A remedy with more edits than this is not combined with others; none of our remedies has this many.
 _MAX_EDITS = 20
 #: Edits up to this many lines are compared line by line; a longer edit is shown as a full replacement.
@@ -56,7 +56,7 @@ class BreakRemedies:
     person : list of str
         Decisions that are left to a person.
     why_untried : str
-        Why no change was tried, such as an error of the function on copies; empty if one was tried.
+        The reason why no change was tried, such as an error of the function on copies; empty if one was tried.
     """
 
     working: list[Remedy]
@@ -108,8 +108,8 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
     ordered = sorted(
         unique.values(),
         key=lambda r: (
-            not r.breaks, _ORDER.index(r.verdict), r.family == INNER_FAMILY, _compilations_left(r), _further_changes(r),
-            -len(r.breaks),
+            not r.breaks, _VERDICT_ORDER.index(r.verdict), r.family == INNER_FAMILY, _compilations_left(r),
+            _further_changes(r), -len(r.breaks),
         ),
     )  # fmt: skip
     changes = [remedy for remedy in ordered if remedy.kind != "person"]
@@ -189,7 +189,7 @@ def own_edit_sentence(report: Report) -> tuple[str, bool]:
     remedy = next((remedy for remedy in report.remedies or [] if remedy.family == _USER_FAMILY), None)
     if remedy is None:
         return "", False
-    target = target_of(report, remedy)
+    target = target_text(report, remedy)
     if remedy.verdict in WORKING:
         removal = f"removes {target}" if target else "removes no break"
         doubts = [*remedy.differences, *_untested_cases(remedy)]
@@ -338,7 +338,7 @@ def how_to_undo(report: Report, remedy: Remedy) -> str:
 
 
 def _make_comment(report: Report, remedy: Remedy, target_kind: Literal["cell", "code", "lines"]) -> list[str]:
-    target = target_of(report, remedy)
+    target = target_text(report, remedy)
     verb = "ends the" if remedy.recompiles and not remedy.breaks else "removes"
     effect = f"{remedy.title}: {verb} {target}." if target else f"{remedy.title}."
     differences = [f"What differs: {'; '.join(remedy.differences)}."] if remedy.differences else []
@@ -403,21 +403,21 @@ def compatible_remedies(report: Report) -> list[Remedy]:
     targets: set[str] = set()
 
     def rank(remedy: Remedy) -> tuple[bool, int, int, int]:
-        verdict = _ORDER.index(remedy.verdict)
+        verdict = _VERDICT_ORDER.index(remedy.verdict)
         return remedy.family == INNER_FAMILY, -len(remedy.breaks), verdict, -len(remedy.recompiles)
 
     ranked = sorted(working, key=rank)
-    for remedy in ranked[:_MAX_COMBINABLE]:
+    for remedy in ranked[:_MAX_REMEDIES_TO_COMBINE]:
         if set(remedy.breaks + remedy.frames) <= targets or any(_are_incompatible(remedy, other) for other in chosen):
             continue
         chosen.append(remedy)
         targets.update(remedy.breaks, remedy.frames)
     whole_remedies = [remedy for remedy in chosen if remedy.family != INNER_FAMILY]
     removed = {ident for remedy in whole_remedies for ident in remedy.breaks}
-    worst_verdict = max((_ORDER.index(remedy.verdict) for remedy in whole_remedies), default=0)
+    worst_verdict = max((_VERDICT_ORDER.index(remedy.verdict) for remedy in whole_remedies), default=0)
     for remedy in ranked:
         removes_more = removed < set(remedy.breaks)
-        is_better = removed == set(remedy.breaks) and _ORDER.index(remedy.verdict) < worst_verdict
+        is_better = removed == set(remedy.breaks) and _VERDICT_ORDER.index(remedy.verdict) < worst_verdict
         if remedy.family == INNER_FAMILY and (removes_more or is_better):
             return [remedy]
     return chosen
@@ -428,9 +428,11 @@ def _are_incompatible(one: Remedy, other: Remedy) -> bool:
     if other.id in one.excludes or one.id in other.excludes or max(len(one.edits), len(other.edits)) > _MAX_EDITS:
         return True
     return any(
-        mine.source == theirs.source and mine.first_line <= theirs.last_line and theirs.first_line <= mine.last_line
-        for mine in one.edits
-        for theirs in other.edits
+        edit.source == other_edit.source
+        and edit.first_line <= other_edit.last_line
+        and other_edit.first_line <= edit.last_line
+        for edit in one.edits
+        for other_edit in other.edits
     )
 
 
@@ -441,10 +443,10 @@ def breaks_left_by_interrupt(report: Report) -> str:
     untried_numbers = sorted({numbers[ident] for remedy in untried for ident in remedy.breaks if ident in numbers})
     if untried_numbers:
         return f"break{'s' if len(untried_numbers) > 1 else ''} {number_list(untried_numbers)}"
-    return next((target for remedy in untried if (target := target_of(report, remedy))), "")
+    return next((target for remedy in untried if (target := target_text(report, remedy))), "")
 
 
-def target_of(report: Report, remedy: Remedy) -> str:
+def target_text(report: Report, remedy: Remedy) -> str:
     """Return the target of a remedy: "break 1", "breaks 1 and 2", "recompiles of f", or names of eager functions."""
     numbers = break_numbers(report)
     removed_numbers = sorted(numbers[ident] for ident in remedy.breaks if ident in numbers)

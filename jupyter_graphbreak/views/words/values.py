@@ -93,7 +93,7 @@ def line_sentence(report: Report, values: LineValues) -> str:
     return f"{sentence}; gradient {_numbers_text(values.backward)}" if values.backward is not None else sentence
 
 
-def note_on_first(non_finite: NonFinite) -> str:
+def non_finite_note(non_finite: NonFinite) -> str:
     """Return the note beside the line in an editor: "NaN begins here"."""
     backward = " in the backward pass" if non_finite.direction == "backward" else ""
     return f"{_KIND_NAMES[non_finite.kind]} begins here{backward}"

@@ -12,9 +12,9 @@ from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
+from jupyter_graphbreak.views.words.cost import saving_text, slowdown_by
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
-from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all, numbers_of, text_of_several_causes
+from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
 from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, place
@@ -27,7 +27,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     limited_functions_text,
     recompilations,
 )
-from jupyter_graphbreak.views.words.remedies import breaks_left_by_interrupt, compatible_remedies, target_of
+from jupyter_graphbreak.views.words.remedies import breaks_left_by_interrupt, compatible_remedies, target_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -169,40 +169,42 @@ def _as_sentence(reason: str) -> str:
 def _first_step(report: Report) -> str:
     """Return what to do first about the breaks: ". Fix break 1 first: it adds 2 graphs."."""
     is_compiled = any(frame.graphs and frame.outcome == "compiled" for frame in report.frames) or not report.frames
-    nothing_compiled = "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
+    further_sentences = (
+        "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
+    )
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
     part = _part_with_one_break(report)
     if chosen:
-        return f". {_what_works(report, chosen)}{part}{nothing_compiled}"
+        return f". {_working_changes_text(report, chosen)}{part}{further_sentences}"
     reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
-        nothing_compiled = f"{_what_failed(report)}{part}{nothing_compiled}"
+        further_sentences = f"{_no_working_change_text(report)}{part}{further_sentences}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
-        nothing_compiled = f" {_as_sentence(one_line(reason))}{nothing_compiled}"
+        further_sentences = f" {_as_sentence(one_line(reason))}{further_sentences}"
     if outside := _breaks_to_keep_outside(report):
         advice = _DETAIL_OF_ADVICE.split(guidance(report, outside[0])[0].text)[0]
-        return f".{nothing_compiled} {_subject(report, outside)} outside of the compiled function: {advice}."
-    states_eager = " ran eagerly" in nothing_compiled
+        return f".{further_sentences} {_subject(report, outside)} outside of the compiled function: {advice}."
+    states_eager = " ran eagerly" in further_sentences
     total, largest_group = len(report.breaks), _largest_group(report)
     if largest_group:
         share = "all" if len(largest_group) == total else f"{len(largest_group)} of them"
-        cost = cost_of_all(largest_group)
+        cost = costs_text(largest_group)
         is_stated_already = states_eager and not cost.startswith("add")
         cost = f" {'They ' if cost.startswith('add') else ''}{cost}." if cost and not is_stated_already else ""
         advice = _shared_advice(report, largest_group)
         reason = f"with the same fix: {advice}" if advice else f"for one reason: {title_of(largest_group[0])}"
-        return f", {share} {reason}.{nothing_compiled}{cost}"
+        return f", {share} {reason}.{further_sentences}{cost}"
     first = ordered_breaks(report)[0]
     effect = _worst_effect(report, first)
     if not effect and total > 1:
         worst = max(ordered_breaks(report), key=_break_weight)
         worst_step = f" Fix break {break_numbers(report)[worst.id]} first: it {_worst_effect(report, worst)}."
-        return f".{nothing_compiled}{worst_step if _worst_effect(report, worst) else ' Fix break 1 first.'}"
+        return f".{further_sentences}{worst_step if _worst_effect(report, worst) else ' Fix break 1 first.'}"
     if total == 1:
         is_stated_already = states_eager and effect.endswith("run eagerly")
         effect_text = f": it {effect}" if effect and not is_stated_already else ""
-        return f"{_place_suffix(report, first.location)}{effect_text}.{nothing_compiled}"
-    return f".{nothing_compiled} Fix break 1 first{f': it {effect}' if effect else ''}."
+        return f"{_place_suffix(report, first.location)}{effect_text}.{further_sentences}"
+    return f".{further_sentences} Fix break 1 first{f': it {effect}' if effect else ''}."
 
 
 def _breaks_to_keep_outside(report: Report) -> list[Break]:
@@ -224,7 +226,8 @@ def _subject(report: Report, breaks: Sequence[Break]) -> str:
     """Return the subject and the verb of a sentence on where breaks belong: "Breaks 1 and 3 belong"."""
     if len(breaks) == len(report.breaks):
         return "They belong"
-    return f"Break{'s' if len(breaks) > 1 else ''} {numbers_of(report, breaks)} belong{'s' if len(breaks) == 1 else ''}"
+    numbers = break_numbers_text(report, breaks)
+    return f"Break {numbers} belongs" if len(breaks) == 1 else f"Breaks {numbers} belong"
 
 
 def _largest_group(report: Report) -> list[Break]:
@@ -260,12 +263,12 @@ def advice_beside_verdict(report: Report) -> str:
     return next((advice.text for advice in guidance(report, first)), "")
 
 
-def _what_failed(report: Report) -> str:
+def _no_working_change_text(report: Report) -> str:
     """Return why there is no working change; if a library's switch works but changes results, name the switch."""
     for remedy in report.remedies or []:
         switch = switch_with_title(remedy.title)
         if remedy.verdict == "another result" and switch is not None and switch.result_difference is not None:
-            target = "it" if len(report.breaks) == 1 else target_of(report, remedy)
+            target = "it" if len(report.breaks) == 1 else target_text(report, remedy)
             return f' Only "{remedy.title}" removes {target}, but {switch.result_difference}.'
     changes = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
     untried_part = next(
@@ -284,10 +287,10 @@ def _part_with_one_break(report: Report) -> str:
     step = next(steps, None)
     if step is None:
         return ""
-    return f" If you can remove {target_of(report, step)}, {step.title[:1].lower()}{step.title[1:]}."
+    return f" If you can remove {target_text(report, step)}, {step.title[:1].lower()}{step.title[1:]}."
 
 
-def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
+def _working_changes_text(report: Report, chosen: Sequence[Remedy]) -> str:
     total, removed = len(report.breaks), len({ident for remedy in chosen for ident in remedy.breaks})
     target = "it" if total == 1 else "both" if total == 2 else "all of them"  # noqa: PLR2004
     if len(chosen) > 1:
@@ -295,7 +298,7 @@ def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
         return f"{len(chosen)} changes, each tried alone, remove {removed_breaks}."
     (remedy,) = chosen
     title = _changes_in_order(remedy.title)
-    target = target if removed == total else target_of(report, remedy)
+    target = target if removed == total else target_text(report, remedy)
     doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
     slower = slowdown_by(report, remedy)
     slower_text = f", but {slower}" if slower else ""
@@ -313,7 +316,7 @@ def _changes_in_order(title: str) -> str:
 
 def _worst_effect(report: Report, break_: Break) -> str:
     """Return the worst effect of a break as a sentence without a subject: "makes 3 functions run eagerly"."""
-    saving, cost = saving_of(report, break_), break_.cost
+    saving, cost = saving_text(report, break_), break_.cost
     if saving or cost is None:
         return saving
     if cost.eager:

@@ -19,7 +19,7 @@ import {
   markTitle,
   noteParts
 } from './descriptions';
-import { type IMark, isOf } from './positions';
+import { type IMark, containsSelection } from './positions';
 
 /** The number of graphs, and of breaks, that fit in the gutter of one line. */
 const GUTTER_SIGNS = 3;
@@ -87,7 +87,7 @@ function brokenRanges(
   length: number
 ): [start: number, end: number][] {
   const ranges: [start: number, end: number][] = [];
-  // They are sorted by where they start.
+  // They are sorted by their starts.
   for (const { start, end } of breaks) {
     const last = ranges.at(-1);
     if (start >= end || end > length) {
@@ -108,7 +108,7 @@ export function isOnMark(
   { line, origin }: IMark
 ): boolean {
   const { kind, id } = selection;
-  if (!isOf(origin.run, selection)) {
+  if (!containsSelection(origin.run, selection)) {
     return false;
   }
   switch (kind) {

@@ -14,7 +14,7 @@ import {
 } from './descriptions';
 import { isReveal, markAt, markField } from './markstate';
 import { notePlacement } from './noteplacement';
-import { isOf } from './positions';
+import { containsSelection } from './positions';
 
 /** The maximum number of breaks that are announced when the cursor reaches their line. */
 const MAX_ANNOUNCED = 5;
@@ -156,7 +156,8 @@ export function selectionAt(
   const around = line.breaks
     .filter(({ start, end }) => start <= column && column <= end)
     .sort((one, other) => one.end - one.start - (other.end - other.start));
-  const isCurrent = current?.kind === 'break' && isOf(origin.run, current);
+  const isCurrent =
+    current?.kind === 'break' && containsSelection(origin.run, current);
   const nearest =
     around.find(it => isCurrent && it.break.id === current.id) ??
     around[0] ??

@@ -22,7 +22,7 @@ import { editorDescription } from './descriptions';
 import {
   type IMark,
   type IReportedText,
-  isOf,
+  containsSelection,
   isReplacement,
   moveMarks,
   placeMarks
@@ -106,7 +106,9 @@ export function withSelection(
 ): IMarkState | null {
   const { reported } = state;
   const isOther = reported.some(
-    ({ run }) => isOf(run, selection) !== isOf(run, state.selection)
+    ({ run }) =>
+      containsSelection(run, selection) !==
+      containsSelection(run, state.selection)
   );
   const marks =
     isOther && reported.length > 1
@@ -141,8 +143,9 @@ export function currentLine(state: EditorState, line: number): number {
 function afterEdit(state: IMarkState, transaction: Transaction): IMarkState {
   const { reported, hasLostLines } = state;
   const { changes, newDoc } = transaction;
-  const mayReturn = hasLostLines && newDoc.lines === reported[0]!.text.length;
-  if (isReplacement(changes) || mayReturn) {
+  const mayRegainLines =
+    hasLostLines && newDoc.lines === reported[0]!.text.length;
+  if (isReplacement(changes) || mayRegainLines) {
     return withMarks(
       { ...state, hasLostLines: false },
       placeMarks(reported, state.selection, newDoc)

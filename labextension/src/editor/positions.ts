@@ -46,7 +46,9 @@ export function placeMarks(
 ): IMark[] {
   const current = reported.length > 0 ? doc.toString().split('\n') : [];
   const marks = new Map<number, IMark>();
-  const selected = reported.filter(({ run }) => isOf(run, selection));
+  const selected = reported.filter(({ run }) =>
+    containsSelection(run, selection)
+  );
   for (const origin of [...reported, ...selected]) {
     const lineAfter = align(origin.text, current);
     for (const line of origin.lines) {
@@ -62,7 +64,7 @@ export function placeMarks(
 }
 
 /** Whether a run contains a selection. */
-export function isOf(
+export function containsSelection(
   { cellId, output }: IReportedText['run'],
   selection: ISelection | null
 ): boolean {

@@ -57,13 +57,13 @@ export function changesFor(
   return ordered.map(edit => {
     const { first_line: first, last_line: last, old, new: made } = edit;
     const isInsertion = last < first;
-    const isThere = isInsertion
+    const isAsExpected = isInsertion
       ? last === first - 1 &&
         old === '' &&
         first <= lines.length + 1 &&
         lines[first - 1] === originalLines[first - 1]
       : last <= lines.length && lines.slice(first - 1, last).join('\n') === old;
-    if (!isThere || first <= above) {
+    if (!isAsExpected || first <= above) {
       const differing = old
         .split('\n')
         .findIndex((line, index) => line !== lines[first - 1 + index]);
@@ -141,7 +141,7 @@ export interface IDiffLine {
 }
 
 /** The number of unchanged lines that are shown around a change. */
-const AROUND = 2;
+const CONTEXT_LINES = 2;
 
 /**
  * The diff that changes make to a text: all removed and added lines, with context.
@@ -162,14 +162,14 @@ export function diffOf(
   let above = 0;
   for (const { first, last, lines: made } of changes) {
     const before = first - 1;
-    if (groups.length > 0 && before - above <= 2 * AROUND) {
+    if (groups.length > 0 && before - above <= 2 * CONTEXT_LINES) {
       add(' ', above, before);
     } else {
       if (groups.length > 0) {
-        add(' ', above, above + AROUND);
+        add(' ', above, above + CONTEXT_LINES);
       }
       groups.push([]);
-      add(' ', before - AROUND, before);
+      add(' ', before - CONTEXT_LINES, before);
     }
     add('-', before, last);
     for (const line of made) {
@@ -178,7 +178,7 @@ export function diffOf(
     above = last;
   }
   if (groups.length > 0) {
-    add(' ', above, above + AROUND);
+    add(' ', above, above + CONTEXT_LINES);
   }
   return groups;
 }

@@ -135,7 +135,7 @@ export function secureLinks(element: Element): void {
   }
 }
 
-/** The reason of a failure, in words. */
+/** The reason for a failure, in words. */
 export function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

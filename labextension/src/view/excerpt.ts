@@ -2,7 +2,7 @@
 import { makeElement } from './elements';
 
 /** The number of lines that are shown before and after the line of a break. */
-const AROUND = 2;
+const CONTEXT_LINES = 2;
 
 /** Whether the report shows the source of a line; editors show those of cells. */
 export function isInReport(line: HTMLElement, root: HTMLElement): boolean {
@@ -30,21 +30,21 @@ export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   );
   const lines = rows.filter(row => !row.matches('.gb-note'));
   const index = lines.indexOf(line);
-  const first = lines[Math.max(0, index - AROUND)];
-  const after = lines[index + AROUND + 1];
+  const first = lines[Math.max(0, index - CONTEXT_LINES)];
+  const after = lines[index + CONTEXT_LINES + 1];
   const box = makeElement('div', 'gb-excerpt gb-code');
   const text = makeElement('pre');
   let own = line;
   // The notes of a line are rows below it.
-  for (const near of rows.slice(
+  for (const row of rows.slice(
     first && rows.indexOf(first),
     after && rows.indexOf(after)
   )) {
     // prettier-ignore
-    const copy = near.cloneNode(true) as HTMLElement;
+    const copy = row.cloneNode(true) as HTMLElement;
     copy.removeAttribute('id');
     copy.classList.remove('gb-with', 'gb-selected');
-    if (near === line) {
+    if (row === line) {
       own = copy;
       copy.classList.add('gb-selected');
     }

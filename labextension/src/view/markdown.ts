@@ -2,7 +2,7 @@
 import { ownLineOf } from './elements';
 
 /** The number of source lines that are included before and after the line of the break. */
-const AROUND = 5;
+const CONTEXT_LINES = 5;
 
 /** Words with Markdown syntax or mentions, which are shown as code. */
 const SPECIAL = /(\S*[`*_<>[\]@#|~\\$!{}^&]\S*?)([,.;:]*)(?=\s|$)/g;
@@ -41,7 +41,7 @@ function sourceAround(card: HTMLElement, root: HTMLElement): string[] {
     return [];
   }
   const text = lines
-    .slice(Math.max(0, index - AROUND), index + AROUND + 1)
+    .slice(Math.max(0, index - CONTEXT_LINES), index + CONTEXT_LINES + 1)
     .map(line => {
       const number = (line.querySelector('i')?.textContent ?? '').trim();
       const code = codeOf(line);

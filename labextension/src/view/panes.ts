@@ -329,7 +329,7 @@ const INNER: Readonly<Record<string, string>> = {
 /**
  * Filter a list inside an item, unless only the item's own text matches.
  *
- * @returns How many matches it adds to the one of its item.
+ * @returns How many matches it adds to that of its item.
  */
 function filterInner(name: string, list: List, query: string): number {
   if (!/^(ops|places)-/.test(name)) {

@@ -109,7 +109,7 @@ def test_only_the_outermost_module_is_compiled_and_once() -> None:
     assert names(calls) == ["Net"]
 
 
-def test_a_module_with_a_call_of_its_own_is_compiled_whole() -> None:
+def test_a_module_whose_class_defines_call_is_compiled_as_a_whole() -> None:
     net = OwnCall()
     expected = net(X)
     with calls_compiled() as calls:

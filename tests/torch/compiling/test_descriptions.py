@@ -53,15 +53,15 @@ def _text() -> Iterator[None]:
 
 
 def description(target: Any, namespace: dict[str, Any], line: int | None = None, name: str = "f") -> CompiledForReport:
-    (made,) = describe_compiled([CompiledCallable(lambda: target, name, None, line)], namespace, FILE)
-    return made
+    (description_,) = describe_compiled([CompiledCallable(lambda: target, name, None, line)], namespace, FILE)
+    return description_
 
 
 def test_a_module_is_compiled_in_place() -> None:
     model = Net()
-    made = description(model, {"_hidden": model, "model": model, "torch": torch}, line=4)
-    assert (made.name, made.type, made.code) == ("model", "Net", "model.compile()")
-    assert (made.filename, made.line) == (FILE, 3)
+    compiled = description(model, {"_hidden": model, "model": model, "torch": torch}, line=4)
+    assert (compiled.name, compiled.type, compiled.code) == ("model", "Net", "model.compile()")
+    assert (compiled.filename, compiled.line) == (FILE, 3)
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_the_statement_compiles_the_module_as_one_graph(model: torch.nn.Module) 
 
 
 def test_the_statement_binds_the_name_of_a_function_again() -> None:
-    made = description(loss, {"loss": loss, "t": torch})
-    assert (made.name, made.type, made.code) == ("loss", None, "loss = t.compile(loss)")
+    compiled = description(loss, {"loss": loss, "t": torch})
+    assert (compiled.name, compiled.type, compiled.code) == ("loss", None, "loss = t.compile(loss)")
     assert description(loss, {"loss": loss}).code == "import torch\nloss = torch.compile(loss)"
-    assert (made.filename, made.line) == (None, None)
+    assert (compiled.filename, compiled.line) == (None, None)
 
 
 def test_parts_of_objects_have_names() -> None:
@@ -97,8 +97,8 @@ def test_parts_of_objects_have_names() -> None:
 
 
 def test_an_object_without_a_name_has_no_compiling_code() -> None:
-    made = description(torch.nn.ReLU(), {}, line=4, name="ReLU")
-    assert (made.name, made.code, made.line) == ("ReLU", None, None)
+    compiled = description(torch.nn.ReLU(), {}, line=4, name="ReLU")
+    assert (compiled.name, compiled.code, compiled.line) == ("ReLU", None, None)
     gone = description(None, {"model": None}, line=4, name="Net")
     assert (gone.name, gone.code, gone.line) == ("Net", None, None)
 

@@ -19,7 +19,7 @@ from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metri
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.remedies.change import apply_edits
-from jupyter_graphbreak.experiments.trial.seen_calls import key_of
+from jupyter_graphbreak.experiments.trial.call_specs import key_of
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.words.verdict import verdict
 
@@ -502,7 +502,7 @@ def test_the_limit_also_applies_to_library_code_that_trials_do_not_copy() -> Non
         optimizer.zero_grad()
 
     flags = [(a, b, c, d) for a in (False, True) for b in (False, True) for c in (False, True) for d in (0, 0.1)]
-    report = try_on_calls(step, [calling(lambda c, given: call(c, *given), given) for given in flags])
+    report = try_on_calls(step, [calling(lambda c, arguments: call(c, *arguments), arguments) for arguments in flags])
     seen = {
         remedy.evidence.compilations_before
         for remedy in report.remedies or []
@@ -717,7 +717,7 @@ def test_an_argument_that_some_calls_leave_out_has_two_graphs() -> None:
     ],
 )
 def test_other_variations_leave_a_decision_to_the_reader(fn: Any, calls: list[Any], words: str) -> None:
-    report = try_on_calls(fn, [calling(lambda c, given: c(given), given) for given in calls])
+    report = try_on_calls(fn, [calling(lambda c, argument: c(argument), argument) for argument in calls])
     assert words in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
@@ -849,7 +849,9 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
 
     start = torch.zeros(2, 3)
     caches = [(start, start), *((torch.zeros(n, 3), torch.ones(n, 3)) for n in range(3, 7))]
-    report = try_on_calls(attend, [calling(lambda c, given: c(torch.ones(1, 3), *given), given) for given in caches])
+    report = try_on_calls(
+        attend, [calling(lambda c, arguments: c(torch.ones(1, 3), *arguments), arguments) for arguments in caches]
+    )
     assert best_remedy(report).code == "torch._dynamo.mark_dynamic(k, 0)\ntorch._dynamo.mark_dynamic(v, 0)"
     assert compilation_counts(best_remedy(report)) == (3, 2, 0)
     assert "`k` and `v` are the same tensor in some calls only" in decision(report)

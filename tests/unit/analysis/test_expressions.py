@@ -37,10 +37,10 @@ def test_first_operand_of_a_test_locates_the_whole_test() -> None:
     assert other.code == "e is not None"
 
 
-@pytest.mark.parametrize(("columns", "whole"), [((7, 20), True), ((25, 46), False), ((7, 46), False)])
-def test_an_operand_that_is_not_the_first_is_known(columns: tuple[int, int], whole: bool) -> None:
-    found = find_expression(ast.parse(BOTH), 2, *columns, 2) or ExpressionRange(2, columns[0], 2, columns[1])
-    assert (whole_test(ast.parse(BOTH), found) is not None) is whole
+@pytest.mark.parametrize(("columns", "is_first"), [((7, 20), True), ((25, 46), False), ((7, 46), False)])
+def test_an_operand_that_is_not_the_first_is_known(columns: tuple[int, int], is_first: bool) -> None:
+    expression = find_expression(ast.parse(BOTH), 2, *columns, 2) or ExpressionRange(2, columns[0], 2, columns[1])
+    assert (whole_test(ast.parse(BOTH), expression) is not None) is is_first
 
 
 LOOPS = """\
@@ -81,8 +81,26 @@ def test_branches_that_raise_errors_write_messages_or_end_loops_are_known() -> N
 
 
 @pytest.mark.parametrize(
+    ("test", "is_flag"),
+    [
+        ("self.initialized", True),
+        ("not self.initialized", True),
+        ("self.training and not self.initialized.item()", True),
+        ("bool(self.initialized)", True),
+        ("self.initialized == 0", True),
+        ("self.count > 3", False),
+        ("self.training and x.max() > 3", False),
+        ("x.flag", False),
+    ],
+)
+def test_a_test_of_a_flag_is_known(test: str, is_flag: bool) -> None:
+    assert branch_uses(ast.parse(f"if {test}:\n    x = 1")) == ({1: "flag"} if is_flag else {})
+
+
+@pytest.mark.parametrize(
     ("use", "advice"),
     [
+        ("flag", "if this tensor is a flag that changes only once"),
         ("error", "return the condition and raise the error after the call"),
         ("message", "return the condition and write the message after the call"),
         ("end of a loop", "compile one step and call it from a loop"),

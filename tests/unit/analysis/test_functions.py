@@ -50,11 +50,11 @@ def forward(x):
 def lines(
     line: int, name: str, text: str = TEXT, first_line: int = 1, offset: int = 0, kind: str = "file"
 ) -> tuple[int, int]:
-    """Return first and last line of what runs eagerly from a line of a function on."""
+    """Return the first and the last line of the part of a function that runs eagerly from a line on."""
     source = SourceText(FILE, "model.py", kind, [Segment(first_line, text.rstrip())], line_offset=offset)  # type: ignore[arg-type]
-    found = Sources([source]).rest_of_function(FILE, line, name)
-    assert found is not None
-    return found.line, found.end_line
+    location = Sources([source]).rest_of_function(FILE, line, name)
+    assert location is not None
+    return location.line, location.end_line
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_a_cell_compiled_as_a_function_ends_at_its_last_line() -> None:
 
 
 def test_without_text_the_rest_of_a_function_is_one_line() -> None:
-    found = Sources([]).rest_of_function(FILE, 7, "forward")
-    assert found is not None
-    assert (found.line, found.end_line) == (7, 7)
+    location = Sources([]).rest_of_function(FILE, 7, "forward")
+    assert location is not None
+    assert (location.line, location.end_line) == (7, 7)
     assert Sources([]).rest_of_function(FILE, None, "forward") is None
 
 

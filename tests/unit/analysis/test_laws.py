@@ -59,8 +59,8 @@ def recordings(draw: st.DrawFn) -> list[Record]:
             attempt = {**where, "attempt": draw(st.integers(0, 1))}
             stream.append(Record({"artifact": {"name": "dynamo_graph_break_reason"}, **attempt}, text))
         if draw(st.booleans()):
-            made = {**code, "id": 100 + frame, "name": f"torch_dynamo_resume_in_{name}_at_9", "line": 9}
-            stream.append(Record({"graphbreak_resume": {**made, "of": code}, **where}))
+            created = {**code, "id": 100 + frame, "name": f"torch_dynamo_resume_in_{name}_at_9", "line": 9}
+            stream.append(Record({"graphbreak_resume": {**created, "of": code}, **where}))
         graph = draw(st.booleans())
         if graph:
             stream.append(Record({"dynamo_output_graph": {}, **where}, GRAPH.format(line=frame + 1)))
@@ -83,13 +83,13 @@ def test_every_event_is_an_occurrence_of_exactly_one_break(records: list[Record]
         for record in records
         if record.kind == "artifact:dynamo_graph_break_reason"
     }
-    held = [
-        (met.frame, met.attempt, break_.location.line, break_.gb_id)
+    occurrences = [
+        (occurrence.frame, occurrence.attempt, break_.location.line, break_.gb_id)
         for break_ in report.breaks
-        for met in break_.occurrences
+        for occurrence in break_.occurrences
         if break_.location is not None
     ]
-    assert {each[:4] for each in held} == events
+    assert {occurrence[:4] for occurrence in occurrences} == events
     assert len({(break_.location, break_.gb_id) for break_ in report.breaks}) == len(report.breaks)
 
 

@@ -199,6 +199,7 @@ def test_own_files_are_recognized_whatever_their_folders_are_called(path: str, f
         ("/home/me/lib/helpers.py", "~/lib/helpers.py"),
         ("/py/lib/copy.py", "copy.py"),
         ("/elsewhere/site-packages/torch/optim/sgd.py", "torch/optim/sgd.py"),
+        ("/home/me/other/lib/python3.12/site-packages/torch/optim/sgd.py", "torch/optim/sgd.py"),
         ("/srv/shared/layers.py", "/srv/shared/layers.py"),
     ],
 )
@@ -217,9 +218,9 @@ def test_path_on_windows() -> None:
 def test_places_in_pytorchs_words_are_named_as_the_reader_counts_them() -> None:
     source = SourceText(CELL, "Cell In[1]", "cell", [Segment(1, "\n\ndef f():\n    g()")], line_offset=2)
     sources = Sources([source])
-    said = f'computed as follows:\n  # File "{CELL}", line 2, in f, code: g()\n  # File "/a/b.py", line 7, in h'
+    text = f'computed as follows:\n  # File "{CELL}", line 2, in f, code: g()\n  # File "/a/b.py", line 7, in h'
     read = "computed as follows:\n  # Cell In[1], line 4, in f, code: g()\n  # b.py, line 7, in h"
-    assert sources.with_user_names(said) == read
+    assert sources.with_user_names(text) == read
     assert sources.with_user_names(None) is None
 
 

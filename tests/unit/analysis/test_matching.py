@@ -26,14 +26,15 @@ PRINT, BRANCH = "Failed to trace builtin operator", "Data-dependent branching"
 
 
 def report(text: str, *breaks: tuple[str, str], name: str = "Cell In[1]", **fields: Any) -> Report:
-    """Return a report of a cell, each break given by its reason and its expression, found in the text in order."""
+    """Return a report of a cell with breaks, each given as its reason and its expression, in the order of the text."""
     lines = text.split("\n")
-    found = []
+    reported: list[Break] = []
     for number, (reason, code) in enumerate(breaks, start=1):
-        seen = [line for line, each in enumerate(lines, start=1) if code in each]
+        line_numbers = [index for index, text_line in enumerate(lines, start=1) if code in text_line]
         same = [other for other in breaks[: number - 1] if other == (reason, code)]
-        found.append(_break(number, reason, Location("s1", seen[len(same)], seen[len(same)], None, None, "f", code)))
-    return _report(found, Source("s1", name, "cell", segments=[Segment(1, text)]), **fields)
+        line = line_numbers[len(same)]
+        reported.append(_break(number, reason, Location("s1", line, line, None, None, "f", code)))
+    return _report(reported, Source("s1", name, "cell", segments=[Segment(1, text)]), **fields)
 
 
 def _break(number: int, reason: str, location: Location | None) -> Break:
@@ -52,7 +53,7 @@ LAYERS = (("norm", 3), ("scale", 20))
 
 
 def library_run(
-    *met: str, text: str = CELL, held: tuple[str, ...] = (), call: str = "f(x)", cell_outcome: str | None = None
+    *broken: str, text: str = CELL, held: tuple[str, ...] = (), call: str = "f(x)", cell_outcome: str | None = None
 ) -> Report:
     """Return a run of a cell that calls a library's functions; the named ones were compiled and broke."""
     lines = dict(LAYERS)
@@ -62,7 +63,7 @@ def library_run(
     entry = Location("s1", 9, 9, 0, 8, "<module>", call)
     if cell_outcome is not None:
         frames.append(Frame("9/0", "f", Location("s1", 2, 2, function="f"), "entry", cell_outcome))  # type: ignore[arg-type]
-    for number, name in enumerate(met):
+    for number, name in enumerate(broken):
         place = Location("s2", lines[name] + 1, lines[name] + 1, function=name, code="print(x)")
         frame = Frame(f"{number}/0", name, Location("s2", lines[name], lines[name]), "call", "compiled", compile_s=2.0)
         within = [frame.id] if cell_outcome is None else ["9/0", frame.id]
@@ -78,7 +79,7 @@ def library_run(
         graphs=graphs,
         breaks=breaks,
         summary=Summary(frames=len(frames), graphs=len(graphs), breaks=len(breaks)),
-        timing=Timing(compile_s=2.0 * len(met)),
+        timing=Timing(compile_s=2.0 * len(broken)),
         held=[CachedFunction(name, LIBRARY, lines[name]) for name in held],
     )
 

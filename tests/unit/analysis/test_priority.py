@@ -72,8 +72,8 @@ def test_a_break_before_all_operations_adds_no_graph() -> None:
         Resume("t2", "", "f", None, "b2", ["0/2"], ["B"]),
     ]
     breaks = [replace(a_break(f"b{number}", number), resumes=[f"t{number}"]) for number in (1, 2)]
-    made = replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks)
-    costs = [break_.cost for break_ in with_priorities(made).breaks]
+    run = replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks)
+    costs = [break_.cost for break_ in with_priorities(run).breaks]
     assert [cost.graphs for cost in costs if cost is not None] == [0, 1]
 
 
@@ -88,9 +88,9 @@ def test_graphs_of_functions_that_the_broken_function_calls_count() -> None:
     graphs = [Graph("A", "r", "1/0", ends="break", break_="b1"), Graph("B", "r", "1/1"), Graph("C", "r", "2/0")]
     resumes = [Resume("t1", "", "r", None, "b1", ["2/0"], ["C"])]
     breaks = [replace(a_break("b1", 3), resumes=["t1"])]
-    made = with_priorities(replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks))
-    assert made.breaks[0].cost is not None
-    assert made.breaks[0].cost.graphs == 2
+    run = with_priorities(replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks))
+    assert run.breaks[0].cost is not None
+    assert run.breaks[0].cost.graphs == 2
 
 
 def test_functions_of_python_and_parts_of_functions_are_not_counted_as_eager() -> None:
@@ -103,7 +103,7 @@ def test_functions_of_python_and_parts_of_functions_are_not_counted_as_eager() -
     skipped = [Skipped(f"k{at}", None, name, place, "", "b1") for at, (name, place) in enumerate(places.items())]
     of_python = Source("s3", "typing.py", "library", "typing.py")
     base = report()
-    made = with_priorities(
+    run = with_priorities(
         replace(
             base,
             sources=[*base.sources, of_python],
@@ -112,6 +112,6 @@ def test_functions_of_python_and_parts_of_functions_are_not_counted_as_eager() -
             remedies=None,
         )
     )
-    assert made.breaks[0].cost is not None
-    assert made.breaks[0].cost.eager == 2
-    assert verdict(made).text == "1 break, line 3. Nothing was compiled: step ran eagerly."
+    assert run.breaks[0].cost is not None
+    assert run.breaks[0].cost.eager == 2
+    assert verdict(run).text == "1 break, line 3. Nothing was compiled: step ran eagerly."

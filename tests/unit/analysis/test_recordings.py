@@ -71,8 +71,8 @@ def test_a_branch_not_taken_is_reported_if_the_release_records_skips(release: st
     records = read_recording(HERE / "recordings" / release / "branch.log")
     # The program's second call takes the other branch: this is what its first call alone leaves.
     first = [record for record in records if record.compile_key is None or record.compile_key.frame < 2]
-    taken, other = build_report(first).resumes
-    assert (taken.frames, taken.no_frame) == (["1/0"], None)
+    resumed, other = build_report(first).resumes
+    assert (resumed.frames, resumed.no_frame) == (["1/0"], None)
     assert (other.frames, other.no_frame) == ([], None if release == "2.9.1" else "not reached")
     _, other = build_report(records).resumes
     assert (other.frames, other.no_frame) == (["2/0"], None)

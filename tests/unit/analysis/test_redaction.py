@@ -139,17 +139,19 @@ def test_a_secret_in_every_field_at_every_depth_is_gone(secret: str) -> None:
 
 def test_many_names_are_replaced_quickly_and_each_by_its_own() -> None:
     sources = [Source(f"s{index}", f"file{index}.py", "file", f"a/file{index}.py") for index in range(20_000)]
-    made = Report("ok", schema.Device("cpu", "cpu"), sources=sources)
+    report = Report("ok", schema.Device("cpu", "cpu"), sources=sources)
     start = time.process_time()
-    names = {source.name for source in made.redacted().sources}
+    names = {source.name for source in report.redacted().sources}
     assert time.process_time() - start < 30
     assert len(names) == len(sources)
 
 
 def test_one_name_is_replaced_alike_in_all_processes() -> None:
-    made = [build_report(read_recording(HERE / "recordings" / "2.13.0" / f"{name}.log")) for name in ("branch", "loop")]
-    processes = [Process(f"p{n}", n, 10 + n, "python train.py --secret", report) for n, report in enumerate(made)]
-    job = Job.of(build_job([*processes, Process("p9", None, 19, None, made[0])])).redacted()
+    reports = [
+        build_report(read_recording(HERE / "recordings" / "2.13.0" / f"{name}.log")) for name in ("branch", "loop")
+    ]
+    processes = [Process(f"p{n}", n, 10 + n, "python train.py --secret", report) for n, report in enumerate(reports)]
+    job = Job.of(build_job([*processes, Process("p9", None, 19, None, reports[0])])).redacted()
     assert "secret" not in job.to_json().decode()
     again, first, _ = (process.report for process in job.processes)
     assert [frame.function for frame in first.frames] == [frame.function for frame in again.frames]
@@ -196,17 +198,17 @@ CANARY = "CANARY_word"
 
 def structs_below(kind: object) -> set[type[msgspec.Struct]]:
     """Return the structures that a type is made of, itself included."""
-    found: set[type[msgspec.Struct]] = set()
+    types: set[type[msgspec.Struct]] = set()
     waiting = [kind]
     while waiting:
         part = waiting.pop()
         if isinstance(part, type) and issubclass(part, msgspec.Struct):
-            if part in found:
+            if part in types:
                 continue
-            found.add(part)
+            types.add(part)
             waiting += typing.get_type_hints(part, include_extras=True).values()
         waiting += typing.get_args(part)
-    return found
+    return types
 
 
 def filled(kind: Any) -> Any:
@@ -246,7 +248,7 @@ def test_every_field_of_the_schema_has_a_kind_of_content() -> None:
         for field in msgspec.structs.fields(kind)
         if kind not in structs_below(Changes) - {Summary, Timing} - dropped
     }
-    assert fields - set(CONTENTS) == set(), "add these to field_contents.py"
+    assert fields - set(CONTENTS) == set(), "add these to _FIELDS_BY_CLASS in analysis/redaction.py"
     assert {kind for kind, _ in CONTENTS} - {kind.__name__ for kind in structs_below(job_schema.Job)} == set()
 
 

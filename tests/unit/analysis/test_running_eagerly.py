@@ -1,4 +1,4 @@
-"""Why a function runs eagerly, by the registry's name of the reason."""
+"""The reason why a function runs eagerly, by its name in the registry."""
 
 from __future__ import annotations
 

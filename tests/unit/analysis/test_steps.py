@@ -41,8 +41,8 @@ def test_names_of_earlier_releases_are_known() -> None:
 
 def test_hints_of_pytorch_stay_whole_and_follow() -> None:
     hint = "Do this,\nand then that, until it is done."
-    given = advise(Cause("something new", "GB9999", hints=[hint, "This graph break is fundamental - it"]), None)
-    assert [each.text for each in given] == [hint]
+    advice = advise(Cause("something new", "GB9999", hints=[hint, "This graph break is fundamental - it"]), None)
+    assert [piece.text for piece in advice] == [hint]
 
 
 @pytest.mark.parametrize(

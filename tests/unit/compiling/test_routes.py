@@ -43,9 +43,9 @@ def define(text: str, name: str = "f") -> Any:
 
 
 def twin(function: Any) -> Any:
-    made = RoutedFunctions().routed(function)
-    assert made is not None
-    return made
+    routed = RoutedFunctions().routed(function)
+    assert routed is not None
+    return routed
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,18 @@ def test_a_twin_does_the_same_and_routes_its_calls(called: list[str]) -> None:
         """
     )
     function.mark = "kept"
-    made = twin(function)
-    assert made(1, 2, a=4) == (9, (2,), {"a": 4}, 1)
+    twin_function = twin(function)
+    assert twin_function(1, 2, a=4) == (9, (2,), {"a": 4}, 1)
     assert called == ["helper", "len"]
     assert function.__globals__["count"] == 1
-    assert (made.__doc__, made.__name__, made.__qualname__, made.mark) == ("Text.", "f", "f", "kept")
-    assert made.__code__.co_firstlineno == function.__code__.co_firstlineno
-    assert made.__code__.co_filename == FILE
+    assert (twin_function.__doc__, twin_function.__name__, twin_function.__qualname__, twin_function.mark) == (
+        "Text.",
+        "f",
+        "f",
+        "kept",
+    )
+    assert twin_function.__code__.co_firstlineno == function.__code__.co_firstlineno
+    assert twin_function.__code__.co_filename == FILE
 
 
 def test_a_twin_shares_the_closure(called: list[str]) -> None:
@@ -124,10 +129,10 @@ def test_a_twin_shares_the_closure(called: list[str]) -> None:
         f = outer()
         """
     )
-    made = twin(count)
-    assert (made(), count(), made(), read()) == (1, 2, 3, 3)
+    twin_function = twin(count)
+    assert (twin_function(), count(), twin_function(), read()) == (1, 2, 3, 3)
     assert called == ["helper"] * 2
-    assert made.__qualname__ == "outer.<locals>.add"
+    assert twin_function.__qualname__ == "outer.<locals>.add"
 
 
 def test_a_twin_of_a_method_knows_its_class(called: list[str]) -> None:

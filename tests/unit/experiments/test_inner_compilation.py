@@ -88,9 +88,9 @@ def test_layers_that_are_alike_are_compiled_in_a_loop() -> None:
     assert changed == (
         "import torch\nfor block in model.layers:\n    block.compile(backend='eager')\nfast = model\nfast(1)"
     )
-    taken = frozenset({"block", "layer"})  # variables of other cells
+    used_names = frozenset({"block", "layer"})  # variables of other cells
     proposal = propose_inner_compilation(
-        {"s1": text}, {"s1": "cell"}, CompiledEntry("Deep", is_module=True), [layers], 0.5, taken
+        {"s1": text}, {"s1": "cell"}, CompiledEntry("Deep", is_module=True), [layers], 0.5, used_names
     )
     assert proposal is not None
     assert proposal.texts["s1"] == changed.replace("block", "block_2")

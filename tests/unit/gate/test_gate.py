@@ -36,7 +36,7 @@ def report_of(
 ) -> Report:
     """Return a report of some breaks, each given as function, line and cause, on lines of one file."""
     text = "\n".join(line for _, line, _ in breaks)
-    made = [
+    reports = [
         Break(f"b{n}", None, cause, Location("s1", n, n, function=function, code=line), "resumed")
         for n, (function, line, cause) in enumerate(breaks, start=1)
     ]
@@ -44,11 +44,11 @@ def report_of(
         status="ok",
         device=Device("cpu", "cpu"),
         torch=torch,
-        summary=Summary(breaks=len(made)),
+        summary=Summary(breaks=len(reports)),
         sources=[Source("s1", path, "file", path, [Segment(1, text)])],
         frames=[Frame(f"{n}/0", name, Location("s1", 90, 90, function=name), "entry", "compiled")
                 for n, name in enumerate(frames)],
-        breaks=made,
+        breaks=reports,
         skipped=[Skipped(f"k{n}", None, name, Location("s1", 80, 80, function=name), "why", kind=kind)
                  for n, (name, kind) in enumerate(eager)],
         recompiles=[Recompile(f"0/{n}", "0/0", name, Location("s1", 70, 70, function=name))
@@ -86,7 +86,7 @@ def test_the_same_break_is_recognized(after: Report, new: int, gone: int) -> Non
     assert len(details(verdict)) == new + gone
 
 
-def test_of_two_equal_breaks_the_later_one_is_new() -> None:
+def test_the_later_of_two_equal_breaks_is_new() -> None:
     after = report_of(("f", "print(x)", PRINT), ("f", "print(x)", PRINT))
     verdict = verdict_of(after, report_of(("f", "print(x)", PRINT)))
     assert ids_of_new_breaks(verdict, after) == {"b2"}

@@ -31,8 +31,8 @@ def test_every_switch_was_measured_and_can_be_undone(switch: KnownSwitch) -> Non
 
 def test_a_library_that_a_different_one_calls_has_the_callers_switch() -> None:
     caller = CodePlace("tensorly/plugins.py", "cached_einsum", "expression(*args)")
-    (found,) = switches_for(EINSUM, [CodePlace(None, "forward", "self.net(x)"), caller])
-    assert found.library == "tensorly"
+    (switch,) = switches_for(EINSUM, [CodePlace(None, "forward", "self.net(x)"), caller])
+    assert switch.library == "tensorly"
     assert list(switches_for(EINSUM, [CodePlace(None, "forward", "contract(x)")])) == []
 
 

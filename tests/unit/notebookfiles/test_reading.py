@@ -54,9 +54,9 @@ def test_an_invalid_report_causes_one_sentence(tmp_path: Path, spoil: Any) -> No
 
 
 def test_a_report_with_numbers_that_json_lacks_can_be_written_again(tmp_path: Path) -> None:
-    made = two_breaks().to_dict()
-    made["timing"]["wall_s"] = float("nan")
-    (tmp_path / "a.ipynb").write_text(json.dumps(notebook_with(made)))
+    fields = two_breaks().to_dict()
+    fields["timing"]["wall_s"] = float("nan")
+    (tmp_path / "a.ipynb").write_text(json.dumps(notebook_with(fields)))
     (report,) = read_notebook(tmp_path / "a.ipynb")
     assert report.timing.wall_s is None
     assert type(report).from_json(report.to_json()) == report
@@ -84,7 +84,7 @@ def test_text_counts_only_as_text(tmp_path: Path) -> None:
     assert parse_notebook(tmp_path / "a.ipynb") == notebook
 
 
-def test_of_too_many_reports_the_first_are_read() -> None:
+def test_only_the_first_of_too_many_reports_are_read() -> None:
     read = reports_in(notebook_with(*[two_breaks().to_dict()] * 3), max_reports=2)
     assert len(read.reports) == 2
     assert read.problems == ["only the first 2 reports were read"]

@@ -1,4 +1,4 @@
-"""Which functions and objects a function reaches."""
+"""The functions and objects that a function reaches."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def test_objects_in_containers_are_reached_with_their_methods() -> None:
     def step(x: int) -> int:
         return STEPS["first"][0].apply(x)
 
-    found = [id(item) for item in reachable_objects(step)]
-    assert id(STEPS["first"][0]) in found
-    assert id(Scale.apply) in found
+    ids = [id(item) for item in reachable_objects(step)]
+    assert id(STEPS["first"][0]) in ids
+    assert id(Scale.apply) in ids
 
 
 def test_a_data_set_is_not_searched_to_its_end() -> None:
     def size() -> int:
         return len(SAMPLES)
 
-    found = [item for item in reachable_objects(size) if isinstance(item, Scale)]
-    assert 0 < len(found) < 11_000
+    scales = [item for item in reachable_objects(size) if isinstance(item, Scale)]
+    assert 0 < len(scales) < 11_000

@@ -160,15 +160,15 @@ GOOD: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("good", GOOD, ids=lambda good: str(next(iter(good))))
 def test_an_entry_with_a_wrong_form_causes_one_note(tmp_path: Path, good: dict[str, object]) -> None:
-    whole = report_of(LOGS / "2.13.0" / "branch.log")
+    full_report = report_of(LOGS / "2.13.0" / "branch.log")
     for key, inner in good.items():
         bad = [entry({**good, key: wrong}, "text") for wrong in WRONG]
         if isinstance(inner, dict):
             bad += [entry({**good, key: {**inner, part: wrong}}, "x") for part in inner for wrong in WRONG]
         (tmp_path / "branch.log").write_bytes(b"".join(bad) + BRANCH + b"".join(bad))
         report = report_of(tmp_path / "branch.log")
-        assert {break_.gb_id for break_ in whole.breaks} <= {break_.gb_id for break_ in report.breaks}
-        assert len(report.graphs) >= len(whole.graphs)
+        assert {break_.gb_id for break_ in full_report.breaks} <= {break_.gb_id for break_ in report.breaks}
+        assert len(report.graphs) >= len(full_report.graphs)
         assert len(warnings_of(report)) <= 4
         assert not any("internal" in message or "failed" in message for message in warnings_of(report))
         report.to_text()
@@ -193,10 +193,10 @@ def test_an_entry_with_a_wrong_form_causes_one_note(tmp_path: Path, good: dict[s
     ids=lambda bad: repr(bad[len(HEAD) : len(HEAD) + 20]),
 )
 def test_bad_bytes_cause_one_note(tmp_path: Path, bad: bytes) -> None:
-    whole = report_of(LOGS / "2.13.0" / "branch.log")
+    full_report = report_of(LOGS / "2.13.0" / "branch.log")
     (tmp_path / "branch.log").write_bytes(bad * 3 + BRANCH + bad)
     report = report_of(tmp_path / "branch.log")
-    assert (report.breaks, report.graphs, report.frames) == (whole.breaks, whole.graphs, whole.frames)
+    assert (report.breaks, report.graphs, report.frames) == (full_report.breaks, full_report.graphs, full_report.frames)
     (message,) = warnings_of(report)
     assert message.startswith("4 of ")
     assert "could not be read" in message
@@ -268,9 +268,9 @@ def test_a_limit_ends_reading_with_a_note(tmp_path: Path, limits: ReadingLimits,
 def test_a_folder_with_too_many_files_is_read_partly(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.log").write_bytes(BRANCH)
-    found = trace_files(tmp_path, ReadingLimits(files=3))
-    assert [path.name for path in found.files] == ["0.log", "1.log", "2.log"]
-    assert found.notes == [f"Only 3 files in {tmp_path.name} were checked: there are more."]
+    logs = trace_files(tmp_path, ReadingLimits(files=3))
+    assert [path.name for path in logs.files] == ["0.log", "1.log", "2.log"]
+    assert logs.notes == [f"Only 3 files in {tmp_path.name} were checked: there are more."]
 
 
 MUTATED = sorted(LOGS.glob("*/*.log"))

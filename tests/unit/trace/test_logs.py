@@ -47,14 +47,14 @@ def test_every_release_has_every_log() -> None:
 @pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_log_reports_what_the_program_did(path: Path) -> None:
     report = report_of(path)
-    breaks, (frames, graphs, ran), eager, errors = EXPECTED[path.stem]
+    breaks, (frames, graphs, resumes_that_ran), eager, errors = EXPECTED[path.stem]
     if (path.parent.name, path.stem) == ("2.9.1", "with_and_try"):  # that release logs no break there
         breaks, eager, errors = [(line, "error", events) for line, _, events in breaks], [], 2
         assert any("Before torch 2.11" in note.message for note in report.diagnostics)
     places = [(b.location.line, b.outcome, len(b.occurrences)) for b in report.breaks if b.location is not None]
     assert places == breaks
     assert (len(report.frames), len(report.graphs)) == (frames, graphs)
-    assert len([resume for resume in report.resumes if resume.frames]) == ran
+    assert len([resume for resume in report.resumes if resume.frames]) == resumes_that_ran
     assert [skipped.function for skipped in report.skipped] == eager
     assert report.summary.errors == errors
     assert warnings_of(report) == []
@@ -156,7 +156,7 @@ def test_breaks_that_only_some_ranks_have_come_first(tmp_path: Path) -> None:
     job = read_trace(tmp_path)
     assert isinstance(job, Job)
     assert [(process.rank, [equal.rank for equal in process.equal]) for process in job.processes] == [(1, []), (0, [1])]
-    assert [(found.ranks, found.missing_in) for found in job.breaks] == [([1], [0]), ([0, 1], [])]
+    assert [(break_.ranks, break_.missing_in) for break_ in job.breaks] == [([1], [0]), ([0, 1], [])]
     assert "only on rank 1, not on rank 0" in job.to_text()
     assert Job.from_json(job.to_json()) == job
 

@@ -133,7 +133,7 @@ def test_a_file_in_storage_that_is_too_large_or_no_trace_is_named() -> None:
         pass
 
 
-def test_ranks_on_devices_of_their_own_are_equal() -> None:
+def test_ranks_on_different_devices_are_equal() -> None:
     def on(index: int) -> Report:
         text = two_breaks().to_json().decode().replace('"cuda:0"', f'"cuda:{index}"')
         return Report.from_json(text.replace('"compile_s":0.79', f'"compile_s":{index}.5'))
@@ -149,12 +149,12 @@ def test_ranks_on_devices_of_their_own_are_equal() -> None:
 
 
 def test_a_rank_stalls_the_others_while_at_least_half_of_them_do_not_compile() -> None:
-    times = {
+    compile_times = {
         "p0": [CompileTime(100.0, 4.0, "f"), CompileTime(101.0, 1.0, "inner")],
         "p1": [CompileTime(100.0, 4.0, "f")],
         "p2": [CompileTime(100.5, 4.0, "f"), CompileTime(110.0, 2.0, "g")],
     }
-    job = build_job([Process(f"p{rank}", rank, rank, None, no_breaks()) for rank in range(3)], times)
-    found = [(rank.rank, rank.start_s, rank.end_s, rank.compile_s, rank.alone_s) for rank in job.compiling]
-    assert found == [(0, 0.0, 4.0, 4.0, 0.0), (1, 0.0, 4.0, 4.0, 0.0), (2, 0.5, 12.0, 6.0, 2.5)]
+    job = build_job([Process(f"p{rank}", rank, rank, None, no_breaks()) for rank in range(3)], compile_times)
+    rows = [(rank.rank, rank.start_s, rank.end_s, rank.compile_s, rank.alone_s) for rank in job.compiling]
+    assert rows == [(0, 0.0, 4.0, 4.0, 0.0), (1, 0.0, 4.0, 4.0, 0.0), (2, 0.5, 12.0, 6.0, 2.5)]
     assert (job.compiling[2].alone_start_s, job.compiling[2].alone_function) == (10.0, "g")

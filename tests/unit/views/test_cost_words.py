@@ -149,12 +149,12 @@ def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> N
 
 def test_pieces_are_in_order_and_their_shares_add_up() -> None:
     report = cost()
-    found = pieces(report, entry_of(report))
-    assert [piece.name for piece in found] == [
+    call_pieces = pieces(report, entry_of(report))
+    assert [piece.name for piece in call_pieces] == [
         "guards", "A", "outside at break 1", "B", "C", "outside at break 2", "D",
     ]  # fmt: skip
-    assert sum(piece.share for piece in found) == pytest.approx(1)
-    assert [piece.ops for piece in found] == [0, 4, 0, 1, 2, 0, 2]
+    assert sum(piece.share for piece in call_pieces) == pytest.approx(1)
+    assert [piece.ops for piece in call_pieces] == [0, 4, 0, 1, 2, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -375,9 +375,9 @@ def test_objects_with_expensive_guards_are_named() -> None:
 
 def test_alternatives_are_compared_by_their_ratio() -> None:
     line = Location("s1", 7, 7, function="step")
-    whole, half = Spread(400, 399, 401, 9), Spread(200, 199, 201, 9)
+    full, half = Spread(400, 399, 401, 9), Spread(200, 199, 201, 9)
 
-    def sentence(kind: Literal["branch", "guards"], change: str, time: Spread, before: Spread = whole) -> str:
+    def sentence(kind: Literal["branch", "guards"], change: str, time: Spread, before: Spread = full) -> str:
         one = Alternative(kind, change, line if kind == "branch" else None, time, before)
         report = with_entry(
             cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=None, ops=None, alternatives=[one]
@@ -388,10 +388,10 @@ def test_alternatives_are_compared_by_their_ratio() -> None:
     question = "torch.compiler.is_compiling"
     branch = "the branch at line 7 that only compiled code takes"
     assert sentence("branch", question, half) == f"{branch} costs 50 µs of 100 µs per call"
-    assert sentence("branch", question, whole, half) == f"{branch} saves 100 µs per call"
-    assert sentence("branch", question, whole) == f"{branch} makes no measurable difference"
+    assert sentence("branch", question, full, half) == f"{branch} saves 100 µs per call"
+    assert sentence("branch", question, full) == f"{branch} makes no measurable difference"
     in_library = replace(cost(), sources=[replace(source, kind="library") for source in cost().sources])
-    same = Alternative("branch", question, line, whole, whole)
+    same = Alternative("branch", question, line, full, full)
     assert cost_findings(with_entry(in_library, memory=None, guards=None, ops=None, alternatives=[same])) == []
     assert sentence("guards", "torch.compiler.keep_tensor_guards_unsafe", half) == (
         'with `options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe}` in `torch.compile`, '
@@ -453,18 +453,18 @@ def test_the_way_to_compile_blocks_that_starts_fastest_is_named_first() -> None:
     differences = [
         BlockDifference(number, f"self.index == {old}", line) for number in (1, 2) for old in reversed(range(number))
     ]
-    apart = replace(ways[2], compilations=2, limit_hit=True, time_ratio=None, differences=differences)
-    found = sentences(RegionCost("Block", 12, None, [ways[0], apart]))
+    separate_blocks = replace(ways[2], compilations=2, limit_hit=True, time_ratio=None, differences=differences)
+    texts = sentences(RegionCost("Block", 12, None, [ways[0], separate_blocks]))
     assert (
-        found[0]
+        texts[0]
         == "compile each `Block` alone (`block.compile()`): compiling at a first start takes 4.1 s instead of 19.3 s"
     )
-    assert found[1].startswith(
+    assert texts[1].startswith(
         "compiled alone, the 12 `Block` modules need 2 compilations, and the rest of them runs eagerly (recompile "
         "limit), because of what differs: self.index: 0 -> 1 -> different value"
     )
-    assert "(line 12). Advice: " in found[1]
-    assert sentences(RegionCost("Block", 12, None, [ways[0], replace(apart, start_s=None)])) == found[1:]
+    assert "(line 12). Advice: " in texts[1]
+    assert sentences(RegionCost("Block", 12, None, [ways[0], replace(separate_blocks, start_s=None)])) == texts[1:]
 
 
 def test_a_second_start_is_compared_with_the_first() -> None:

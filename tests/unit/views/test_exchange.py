@@ -38,9 +38,9 @@ def test_markdown_numbers_breaks_as_other_views_do() -> None:
 def test_sarif_has_fixes_for_files_only() -> None:
     sarif = json.loads(render_sarif([remedies(), hostile()], "0"))
     jsonschema.validate(sarif, SCHEMA)
-    found = sarif["runs"][0]["results"]
-    assert ["fixes" in result for result in found[:2]] == [True, False]
-    (fix,) = found[0]["fixes"]
+    results = sarif["runs"][0]["results"]
+    assert ["fixes" in result for result in results[:2]] == [True, False]
+    (fix,) = results[0]["fixes"]
     assert fix["description"]["text"].startswith("Keep the mean a tensor: works: values equal on 1 input")
     (change,) = fix["artifactChanges"]
     assert change["artifactLocation"]["uri"] == "file:///job/helpers.py"
@@ -57,8 +57,8 @@ def test_sarif_inserts_and_deletes_whole_lines() -> None:
     report = remedies()
     edits = [Edit("s2", 1, 0, "", "import torch"), Edit("s2", 2, 2, "    return x", "")]
     changed = [replace(remedy, edits=edits) if remedy.id == "m11" else remedy for remedy in report.remedies or []]
-    found = json.loads(render_sarif([replace(report, remedies=changed)], "0"))["runs"][0]["results"]
-    assert found[0]["fixes"][0]["artifactChanges"][0]["replacements"] == [
+    results = json.loads(render_sarif([replace(report, remedies=changed)], "0"))["runs"][0]["results"]
+    assert results[0]["fixes"][0]["artifactChanges"][0]["replacements"] == [
         {
             "deletedRegion": {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1},
             "insertedContent": {"text": "import torch\n"},

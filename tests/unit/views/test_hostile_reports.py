@@ -258,7 +258,7 @@ def test_no_view_of_a_corrupted_report_raises(name: str, reports: int) -> None:
         changed = corrupted(data, chance, chance.choice((0.01, 0.05, 0.3)))
         changed["schema_version"], changed["config"] = "1.1", {"x": nested(chance.randrange(400)), "\x1b": "\x1b"}
         for field in ("status", "kind", "role", "outcome"):  # fields with a fixed set of values
-            changed = restored(changed, data, field)
+            changed = with_original_field(changed, data, field)
         try:
             report = PlainReport.from_dict(changed)
         except msgspec.ValidationError:
@@ -268,20 +268,24 @@ def test_no_view_of_a_corrupted_report_raises(name: str, reports: int) -> None:
         json.loads(forms["sarif"])
         read_baseline(forms["baseline"])
         for form in ("text", "job", "repr", "changes"):
-            assert not steering(forms[form]), form
+            assert not control_characters(forms[form]), form
     assert read >= 3
 
 
-def restored(value: Any, original: Any, field: str) -> Any:
+def with_original_field(value: Any, original: Any, field: str) -> Any:
     """Return a value with the original content of a field, if both have the field."""
     if isinstance(value, dict) and isinstance(original, dict):
-        return {key: original[key] if key == field and key in original else restored(inner, original.get(key), field)
-                for key, inner in value.items()}  # fmt: skip
+        return {
+            key: original[key]
+            if key == field and key in original
+            else with_original_field(inner, original.get(key), field)
+            for key, inner in value.items()
+        }
     if isinstance(value, list) and isinstance(original, list) and original:
-        return [restored(inner, original[index % len(original)], field) for index, inner in enumerate(value)]
+        return [with_original_field(inner, original[index % len(original)], field) for index, inner in enumerate(value)]
     return value
 
 
-def steering(text: str) -> set[str]:
+def control_characters(text: str) -> set[str]:
     """Return the characters of a text that can control a terminal or reorder text."""
     return {char for char in text if char not in "\n\t" and unicodedata.category(char) in {"Cc", "Cf", "Cs"}}

@@ -61,10 +61,10 @@ class Markup(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
-        given = dict(attrs)
-        assert not any(name.startswith("on") for name in given)
-        self.ids += [given["id"] or ""] if "id" in given else []
-        self.links += [given["href"] or ""] if "href" in given else []
+        attributes = dict(attrs)
+        assert not any(name.startswith("on") for name in attributes)
+        self.ids += [attributes["id"] or ""] if "id" in attributes else []
+        self.links += [attributes["href"] or ""] if "href" in attributes else []
         if tag not in VOID:
             self.open.append(tag)
         else:
@@ -87,21 +87,21 @@ def test_the_saved_reports_are_current(name: str) -> None:
 @pytest.mark.parametrize("name", SAVED)
 def test_the_markup_is_well_formed_and_every_link_has_a_target(name: str) -> None:
     html = render_html(SAVED[name]())
-    found = Markup(html)
-    assert found.open == []
-    assert found.tags <= KNOWN
-    assert len(found.ids) == len(set(found.ids))
-    for link in found.links:
-        assert link.startswith("https://") or link.removeprefix("#") in found.ids
+    markup = Markup(html)
+    assert markup.open == []
+    assert markup.tags <= KNOWN
+    assert len(markup.ids) == len(set(markup.ids))
+    for link in markup.links:
+        assert link.startswith("https://") or link.removeprefix("#") in markup.ids
 
 
 @pytest.mark.parametrize("with_data", [False, True])
 def test_a_job_is_well_formed_and_reports_are_not_nested(with_data: bool) -> None:
     html = render_job_html(job(), with_data=with_data)
-    found = Markup(html)
-    assert found.open == []
-    assert found.tags <= KNOWN | ({"script"} if with_data else set())
-    assert not {"header", "footer"} & found.tags
+    markup = Markup(html)
+    assert markup.open == []
+    assert markup.tags <= KNOWN | ({"script"} if with_data else set())
+    assert not {"header", "footer"} & markup.tags
     assert html.count('data-graphbreak="data"') == (3 if with_data else 0)
     first, *reports = html.split('<div class="graphbreak')[1:]
     assert first.count("<div") + 1 == first.count("</div>")
@@ -137,7 +137,7 @@ def test_a_run_without_graphs_is_not_called_good() -> None:
 
 def test_the_content_is_in_reading_order() -> None:
     text = Markup(render_html(two_breaks())).text
-    wanted = [
+    expected = [
         "2 breaks. Fix break 1 first: it adds 1 graph.",
         "Cell In[7], step: 4 graphs, 9 ops | cuda:0 NVIDIA H100",
         "0.84 s, compiling 0.79 s",
@@ -181,7 +181,7 @@ def test_the_content_is_in_reading_order() -> None:
         "torch 2.13.0, Python 3.11.7, nested_graph_breaks=False",
     ]
     at = 0
-    for part in wanted:
+    for part in expected:
         assert part in text[at:], part
         at = text.index(part, at)
 
@@ -222,11 +222,11 @@ def test_numbers_that_were_not_measured_are_not_shown() -> None:
 
 def test_hostile_text_is_never_markup() -> None:
     html = render_html(hostile())
-    found = Markup(html)
-    assert found.tags <= KNOWN
-    assert HOSTILE in found.text
-    assert "{{7*7}}" in found.text
-    assert not any(link.startswith("javascript:") for link in found.links)
+    markup = Markup(html)
+    assert markup.tags <= KNOWN
+    assert HOSTILE in markup.text
+    assert "{{7*7}}" in markup.text
+    assert not any(link.startswith("javascript:") for link in markup.links)
     rest = "".join(item for items in render_rest(hostile()).values() for item in items)
     assert "<img" not in rest
 
@@ -321,9 +321,9 @@ def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
         used = {part for classes in re.findall(r'class="([^"]*)"', markup) for part in classes.split()}
         for part in used & {"gb-remedy", "gb-remedies", "gb-together", "gb-person", "gb-bars", "gb-times"}:
             assert f".{part}" in markup.partition("</style>")[0], (name, part)
-    whole = style_sheet("cost", "frontends", "job", "remedies")
-    assert whole.count("{") == whole.count("}")
-    assert "/*" not in whole
+    full_sheet = style_sheet("cost", "frontends", "job", "remedies")
+    assert full_sheet.count("{") == full_sheet.count("}")
+    assert "/*" not in full_sheet
 
 
 def test_a_group_shows_the_fix_of_all_its_breaks_once() -> None:
@@ -336,12 +336,11 @@ def test_a_group_shows_the_fix_of_all_its_breaks_once() -> None:
 
 
 def test_trials_are_offered_until_they_were_made_in_full() -> None:
-    report = two_breaks()
-    tried = remedies()
-    first, *others = tried.remedies or []
-    interrupted = replace(tried, remedies=[replace(first, reason=INTERRUPTED), *others])
-    assert 'data-untried=""' in render_html(report)
-    assert "data-untried" not in render_html(tried)
+    with_trials = remedies()
+    first, *others = with_trials.remedies or []
+    interrupted = replace(with_trials, remedies=[replace(first, reason=INTERRUPTED), *others])
+    assert 'data-untried=""' in render_html(two_breaks())
+    assert "data-untried" not in render_html(with_trials)
     assert 'data-untried="rest"' in render_html(interrupted)
     assert "data-untried" not in render_html(no_breaks())
 

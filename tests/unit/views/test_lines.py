@@ -35,8 +35,8 @@ def report(text: str = CELL, **fields: Any) -> Report:
     return Report(status="ok", device=Device("auto", "cpu"), sources=[cell], **fields)
 
 
-def lines(made: Report) -> dict[int, Line]:
-    return {line.number: line for line in listing(made, made.sources[0])}
+def lines(report_: Report) -> dict[int, Line]:
+    return {line.number: line for line in listing(report_, report_.sources[0])}
 
 
 def at(line: int, end_line: int | None = None, **fields: Any) -> Location:
@@ -44,15 +44,15 @@ def at(line: int, end_line: int | None = None, **fields: Any) -> Location:
 
 
 def test_lines_are_numbered_as_the_editor_counts_them() -> None:
-    made = lines(report())
-    assert list(made) == list(range(1, 12))
-    assert made[3].text == "def step(x):"
-    assert not made[3].is_annotated
+    lines_by_number = lines(report())
+    assert list(lines_by_number) == list(range(1, 12))
+    assert lines_by_number[3].text == "def step(x):"
+    assert not lines_by_number[3].is_annotated
 
 
 def test_only_a_line_feed_ends_a_line() -> None:
-    made = lines(report("a\x0cb\u2028c\r\nd"))
-    assert [line.text for line in made.values()] == ["a\x0cb\u2028c", "d"]
+    lines_by_number = lines(report("a\x0cb\u2028c\r\nd"))
+    assert [line.text for line in lines_by_number.values()] == ["a\x0cb\u2028c", "d"]
 
 
 def test_the_lines_of_a_file_keep_their_gaps() -> None:
@@ -62,15 +62,15 @@ def test_the_lines_of_a_file_keep_their_gaps() -> None:
 
 def test_a_break_outside_the_known_lines_still_shows_its_code() -> None:
     broken = Break("b", None, "t", Location("lib", 332, 333, code="keys = {\n  1}"), "skipped")
-    made = listing(report(breaks=[broken]), Source("lib", "lib.py", "library"))
-    assert made == [Line(332, "keys = {", breaks=(BreakMark("b", 1, 0, 8, is_last=False),))]
+    library_lines = listing(report(breaks=[broken]), Source("lib", "lib.py", "library"))
+    assert library_lines == [Line(332, "keys = {", breaks=(BreakMark("b", 1, 0, 8, is_last=False),))]
 
 
 def test_a_break_over_two_lines_marks_its_part_of_each() -> None:
     broken = Break("b", None, "branch", at(5, 6, column=7, end_column=15), "resumed")
-    made = lines(report(breaks=[broken]))
-    assert made[5].breaks == (BreakMark("b", 1, 7, 15, is_last=False),)
-    assert made[6].breaks == (BreakMark("b", 1, 12, 15, is_last=True),)
+    lines_by_number = lines(report(breaks=[broken]))
+    assert lines_by_number[5].breaks == (BreakMark("b", 1, 7, 15, is_last=False),)
+    assert lines_by_number[6].breaks == (BreakMark("b", 1, 12, 15, is_last=True),)
 
 
 def test_columns_outside_the_line_are_clamped() -> None:
@@ -88,10 +88,10 @@ def test_graphs_of_a_line_are_in_the_order_of_the_report() -> None:
         Graph("A", "step", "0/0", lines=[GraphLine("s1", 4, 1)]),
         Graph("B", "step", "1/0", lines=[GraphLine("s1", 4, 1), GraphLine("s1", 7, 1), GraphLine("other", 9, 1)]),
     ]
-    made = lines(report(graphs=graphs))
-    assert made[4].graphs == ("A", "B")
-    assert made[7].graphs == ("B",)
-    assert made[9].graphs == ()
+    lines_by_number = lines(report(graphs=graphs))
+    assert lines_by_number[4].graphs == ("A", "B")
+    assert lines_by_number[7].graphs == ("B",)
+    assert lines_by_number[9].graphs == ()
 
 
 def test_the_callers_of_a_break_are_marked_but_not_its_own_line() -> None:
@@ -101,35 +101,35 @@ def test_the_callers_of_a_break_are_marked_but_not_its_own_line() -> None:
         "b", None, "t", place, "resumed", stack=stacks[0], occurrences=[Occurrence("0/0", 0, stacks[1], "resumed")]
     )
     own = Break("c", None, "t", at(4), "resumed", stack=[at(11), at(4)])
-    made = lines(report(breaks=[broken, own]))
-    assert made[11].leads_to == (1, 2)
-    assert made[9].leads_to == (1,)
-    assert made[4].leads_to == (1,)
+    lines_by_number = lines(report(breaks=[broken, own]))
+    assert lines_by_number[11].leads_to == (1, 2)
+    assert lines_by_number[9].leads_to == (1,)
+    assert lines_by_number[4].leads_to == (1,)
 
 
 def test_the_innermost_scope_counts_at_any_position_in_the_list() -> None:
     inner = Scope("in", "error_on_graph_break", False, "with", at(5, 7))
     outer = Scope("out", "fullgraph", True, "decorator", at(2, 9))
     for scopes in ([inner, outer], [outer, inner]):
-        made = lines(report(scopes=scopes))
-        assert [made[number].scope for number in (1, 2, 6, 8, 10)] == [None, outer, inner, outer, None]
+        lines_by_number = lines(report(scopes=scopes))
+        assert [lines_by_number[number].scope for number in (1, 2, 6, 8, 10)] == [None, outer, inner, outer, None]
 
 
 def test_a_skipped_function_is_eager_on_the_lines_that_the_report_names() -> None:
-    made = lines(report(skipped=[Skipped("k", "0/0", "step", at(3, 9), "why")]))
-    assert [number for number, line in made.items() if line.eager] == [3, 4, 5, 6, 7, 8, 9]
+    lines_by_number = lines(report(skipped=[Skipped("k", "0/0", "step", at(3, 9), "why")]))
+    assert [number for number, line in lines_by_number.items() if line.eager] == [3, 4, 5, 6, 7, 8, 9]
 
 
 def test_eager_lines_missing_from_the_source_are_left_out() -> None:
     segments = [Segment(1, "class A:\n    @wrapped\n    def f("), Segment(9, "        if x:\n            y = 1")]
     source = Source("s1", "lib.py", "library", segments=segments)
-    made = report(skipped=[Skipped("k", "0/0", "f", at(2, 10**9), "why")])
-    assert [line.number for line in listing(made, source) if line.eager] == [2, 3, 9, 10]
+    long_report = report(skipped=[Skipped("k", "0/0", "f", at(2, 10**9), "why")])
+    assert [line.number for line in listing(long_report, source) if line.eager] == [2, 3, 9, 10]
 
 
 def test_numbers_and_colours_follow_the_order_of_the_report() -> None:
     graphs = [Graph(str(index), "f", "0/0") for index in range(9)]
     breaks = [Break(name, None, "t", None, "resumed") for name in "xy"]
-    made = report(graphs=graphs, breaks=breaks)
-    assert break_numbers(made) == {"x": 1, "y": 2}
-    assert list(graph_colors(made).values()) == [0, 1, 2, 3, 4, 5, 6, 7, 0]
+    long_report = report(graphs=graphs, breaks=breaks)
+    assert break_numbers(long_report) == {"x": 1, "y": 2}
+    assert list(graph_colors(long_report).values()) == [0, 1, 2, 3, 4, 5, 6, 7, 0]

@@ -28,7 +28,7 @@ from jupyter_graphbreak.views.words.remedies import (
     remedies_for_break,
     remedies_for_frame,
     sign_of,
-    target_of,
+    target_text,
     trials_sentence,
 )
 from tests.support.sample_reports import HOSTILE, hostile, remedies, two_breaks
@@ -45,7 +45,7 @@ def own(report: Report, ident: str) -> Remedy:
 
 
 @pytest.mark.parametrize(
-    ("remedy", "said"),
+    ("remedy", "expected"),
     [
         (
             a_remedy(),
@@ -79,11 +79,11 @@ def own(report: Report, ident: str) -> Remedy:
         (a_remedy(evidence=None), "works"),
     ],
 )
-def test_a_verdict_comes_with_its_evidence(remedy: Remedy, said: str) -> None:
-    assert outcome(remedy) == said
+def test_a_verdict_comes_with_its_evidence(remedy: Remedy, expected: str) -> None:
+    assert outcome(remedy) == expected
 
 
-def test_a_failed_trial_is_named_for_what_it_would_have_done() -> None:
+def test_a_failed_trial_is_described_by_its_effect() -> None:
     saves = Evidence("eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=1)
     saves_none = Evidence("eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=4)
     trials = {
@@ -125,7 +125,7 @@ def test_working_remedies_come_first_and_decisions_are_separate() -> None:
     assert [remedy.id for remedy in first.failed] == ["m3", "m2"]
     assert [remedy.id for remedy in second.working] == ["m7", "m4", "m10"]
     assert [remedy.verdict for remedy in second.failed] == ["another break", "fails", "not tried"]
-    assert [sentence[:32] for sentence in second.person] == ["Whether the statistics must be p"]
+    assert [sentence[:32] for sentence in second.person] == ["Decide whether the statistics mu"]
     assert {sign_of(remedy) for remedy in first.working} == {"✓"}
     assert sign_of(own(report, "m4")) == "≈"
 
@@ -144,9 +144,9 @@ def test_no_trials_and_no_remedies_are_different() -> None:
 def test_a_function_that_runs_eagerly_without_a_break_has_remedies() -> None:
     report = remedies()
     alone = replace(report, breaks=[], order=[], skipped=[replace(report.skipped[0], break_=None)])
-    tried = remedies_for_frame(alone, alone.skipped[0])
-    assert tried is not None
-    assert [remedy.id for remedy in tried.working] == ["m10"]
+    remedies_of_frame = remedies_for_frame(alone, alone.skipped[0])
+    assert remedies_of_frame is not None
+    assert [remedy.id for remedy in remedies_of_frame.working] == ["m10"]
     text = render_text(alone).split("\n")
     at = next(index for index, line in enumerate(text) if "log_stats runs eagerly" in line)
     assert text[at + 2].strip() == "fix: Let log_stats be compiled"
@@ -200,7 +200,7 @@ def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
     others = [remedy for remedy in report.remedies or [] if remedy.id != "m7"]
     without = replace(report, remedies=others)
     assert [remedy.id for remedy in compatible_remedies(without)] == ["m1", "m4", "m10"]
-    assert [target_of(report, own(report, ident)) for ident in ("m7", "m1", "m10")] == [
+    assert [target_text(report, own(report, ident)) for ident in ("m7", "m1", "m10")] == [
         "breaks 1 and 2", "break 1", "log_stats",
     ]  # fmt: skip
     # Exclusion works in both directions, and two remedies cannot change the same line.
@@ -229,7 +229,7 @@ def test_compiling_a_part_instead_comes_after_remedies_that_remove_as_much() -> 
 def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:
     text = render_text(remedies())
     assert max(map(len, text.split("\n")[1:])) <= 100
-    wanted = [
+    expected = [
         "fix: Take both sides with torch.where\n         works: values, gradients and output equal on 6 inputs",
         "           -        if score > 3:\n           -            y = y / score\n           +        y = torch.wh",
         "or: Switch statistics off: works on what ran",
@@ -238,10 +238,10 @@ def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:
         "compatible remedies (each was tested alone): Switch statistics off (breaks 1 and 2); Let log_stats",
     ]
     at = -1
-    for sentence in wanted:
-        found = text.find(sentence, at + 1)
-        assert found > at, sentence
-        at = found
+    for sentence in expected:
+        place = text.find(sentence, at + 1)
+        assert place > at, sentence
+        at = place
 
 
 def test_remedies_with_one_title_are_named_once() -> None:
@@ -294,8 +294,8 @@ def test_a_trial_with_the_same_result_is_listed_once() -> None:
     same = [a_remedy("break stays", id=f"m{number}", title="Use `torch.where`") for number in (1, 2)]
     other = a_remedy("fails", id="m3", title="Use `torch.where`", reason="NameError: y")
     report = with_remedies(*same, other)
-    tried = [line.strip() for line in render_text(report).splitlines() if line.strip().startswith("tried: Use")]
-    assert tried == ["tried: Use torch.where: still breaks", "tried: Use torch.where: fails: NameError: y"]
+    trial_lines = [line.strip() for line in render_text(report).splitlines() if line.strip().startswith("tried: Use")]
+    assert trial_lines == ["tried: Use torch.where: still breaks", "tried: Use torch.where: fails: NameError: y"]
     assert render_html(report).count("still breaks") == 1
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def section(report: Report, ident: str) -> Section:
-    (found,) = [section for section in build_rows(report).sections if section.id == ident]
-    return found
+    (matching,) = [section for section in build_rows(report).sections if section.id == ident]
+    return matching
 
 
 def labels(report: Report, ident: str) -> list[str]:
@@ -68,8 +68,8 @@ def test_a_break_has_place_consequence_and_advice() -> None:
     assert first.spot is not None
     assert (first.spot.source, first.spot.line, first.spot.column) == ("s1", 14, 11)
     assert second.beside == "✂2 torch._dynamo.graph_break()"
-    tried = section(remedies(), "break").rows[0]
-    assert tried.more[1] == "Fix: Take both sides with `torch.where` (works)", "trials say more than advice"
+    row = section(remedies(), "break").rows[0]
+    assert row.more[1] == "Fix: Take both sides with `torch.where` (works)", "trials say more than advice"
 
 
 def test_rows_have_notes_for_their_lines() -> None:
@@ -83,17 +83,17 @@ def test_a_comparison_of_runs_has_the_same_wording_as_the_text() -> None:
     after = two_breaks()
     before = msgspec.structs.replace(after, breaks=[*failed().breaks, *after.breaks[1:]])
     after = msgspec.structs.replace(after, changes=before.diff(after))
-    found = section(after, "change")
-    assert found.details == ["1 break gone, 1 new"]
-    assert found.details[0] in after.to_text()
-    assert found.rows[0].label.startswith("breaks 2")
-    assert (found.total, len(found.rows)) == (2, 3)
+    changes = section(after, "change")
+    assert changes.details == ["1 break gone, 1 new"]
+    assert changes.details[0] in after.to_text()
+    assert changes.rows[0].label.startswith("breaks 2")
+    assert (changes.total, len(changes.rows)) == (2, 3)
     assert "Since the last run: 1 break gone, 1 new" in build_rows(after).status
 
 
 def test_a_break_resumes_at_the_branch_that_ran() -> None:
     report = two_breaks()
-    taken, left = (
+    reached, left = (
         next(resume for resume in report.resumes if resume.location and resume.location.line == line)
         for line in (15, 16)
     )
@@ -103,9 +103,9 @@ def test_a_break_resumes_at_the_branch_that_ran() -> None:
         changed = msgspec.structs.replace(report, resumes=list(resumes), breaks=breaks)
         return section(changed, "break").rows[0].details[1]
 
-    assert then(taken, left) == then(left, taken) == "resumes at 15 (B)"
+    assert then(reached, left) == then(left, reached) == "resumes at 15 (B)"
     eager = msgspec.structs.replace(left, no_frame="eager")
-    cached = msgspec.structs.replace(taken, frames=[], no_frame=None)
+    cached = msgspec.structs.replace(reached, frames=[], no_frame=None)
     assert then(cached, eager).startswith("resumes at 16")
 
 
@@ -141,9 +141,9 @@ def test_long_texts_and_lists_are_truncated() -> None:
     report = msgspec.structs.replace(two_breaks(), breaks=breaks, diagnostics=notes)
     shown = [row for section in build_rows(report).sections for row in section.rows]
     assert all(len(row.label) < 2_000 and len(row.group) < 500 for row in shown)
-    found = section(report, "note")
-    assert len(found.rows) == MAX_ROWS < len(notes)
-    assert len(found.rows[0].label) < 2_000
+    note_section = section(report, "note")
+    assert len(note_section.rows) == MAX_ROWS < len(notes)
+    assert len(note_section.rows[0].label) < 2_000
     assert len(msgspec.json.encode(build_rows(hostile()))) < len(hostile().to_json())
 
 
@@ -164,8 +164,8 @@ def test_a_section_in_sentences_is_in_every_view(monkeypatch: pytest.MonkeyPatch
 
 def test_checks_and_costs_are_sentences() -> None:
     report = msgspec.structs.replace(no_breaks(), check=[Check("step", "inductor", equal=True)])
-    found = section(report, "check")
-    assert [(row.look, row.label) for row in found.rows] == [
+    checks = section(report, "check")
+    assert [(row.look, row.label) for row in checks.rows] == [
         ("good", "right: step compiled with inductor gives the same values and gradients as eager")
     ]
-    assert found.rows[0].label in report.to_text()
+    assert checks.rows[0].label in report.to_text()

@@ -232,9 +232,9 @@ def test_the_reason_why_nothing_was_tried_is_said_once() -> None:
         )
         for ident, function in (("b1", "step"), ("b2", "loss"))
     )
-    each = render_text(run(broken(1), broken(2, gb_id="GB0059"), remedies=[one, two]))
-    assert "not tried: step could not run again" in each
-    assert "not tried: loss could not run again" in each
+    text = render_text(run(broken(1), broken(2, gb_id="GB0059"), remedies=[one, two]))
+    assert "not tried: step could not run again" in text
+    assert "not tried: loss could not run again" in text
     alike = render_text(run(broken(1), broken(2, gb_id="GB0059"), remedies=[one, replace(two, reason=one.reason)]))
     assert alike.count("could not run again") == 1
     assert "could not run again" in alike.partition("\n")[0]

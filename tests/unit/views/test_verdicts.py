@@ -45,7 +45,7 @@ REFUSES = Verdict(
 )
 
 
-SAID = """\
+EXPECTED_TEXT = """\
 front ends on f(x = tensor([1.])) | torch 2.13.0
  torch.jit.trace          silently wrong       1 graph, 0 breaks
     with x = tensor([-1.]) (x negated): tensor([9.]) instead of tensor([-11.])
@@ -64,7 +64,7 @@ Graphs and breaks are counted with the first input.
 
 
 def test_text_contains_each_verdict_with_its_evidence() -> None:
-    assert table_of(WRONG, BREAKS, RAISES, LATE, REFUSES).to_text() == SAID
+    assert table_of(WRONG, BREAKS, RAISES, LATE, REFUSES).to_text() == EXPECTED_TEXT
 
 
 def test_a_wrong_result_without_a_warning_is_labelled() -> None:

@@ -80,13 +80,13 @@ def test_progress_is_sent_at_most_five_times_a_second(monkeypatch: pytest.Monkey
     widget = ReportWidget()
     now = 100.0
     monkeypatch.setattr("jupyter_graphbreak.views.html.widget.time.monotonic", lambda: now)
-    told: list[Any] = []
-    widget.observe(lambda change: told.append(change["new"]), "_progress")
+    messages: list[Any] = []
+    widget.observe(lambda change: messages.append(change["new"]), "_progress")
     for step in range(100):
         now = 100 + step / 50
         widget.show_progress(Progress(frames=step))
-    assert 9 <= len(told) <= 11
-    assert told[0] == msgspec.structs.asdict(Progress(frames=0))
+    assert 9 <= len(messages) <= 11
+    assert messages[0] == msgspec.structs.asdict(Progress(frames=0))
 
 
 def test_progress_after_the_end_is_dropped() -> None:
@@ -129,7 +129,7 @@ def test_a_saved_cell_is_small() -> None:
 
 
 def with_stacks(report: Report) -> Report:
-    """Give occurrences without a stack that of their break."""
+    """Return a report in which each occurrence without a stack has the stack of its break."""
 
     def filled(break_: Break) -> Break:
         stacks = [replace(occurrence, stack=occurrence.stack or break_.stack) for occurrence in break_.occurrences]

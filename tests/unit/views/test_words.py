@@ -34,7 +34,7 @@ from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_here
-from jupyter_graphbreak.views.words.guidance import cost_of, guidance
+from jupyter_graphbreak.views.words.guidance import cost_text, guidance
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
@@ -42,6 +42,7 @@ from jupyter_graphbreak.views.words.places import brief_code, place
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
+    failed_guards,
     limited_functions_text,
     listed_recompilations,
     recompilations,
@@ -134,7 +135,7 @@ def test_text_and_markup_have_the_same_order_and_numbers() -> None:
 
 def test_a_break_shows_its_cost_and_that_it_was_allowed_by_default() -> None:
     report = model()
-    costs = [cost_of(break_) for break_ in report.breaks]
+    costs = [cost_text(break_) for break_ in report.breaks]
     assert costs[0] == "adds 1 graph; compiling the code after it took 0.50 s; 3 functions run eagerly"
     assert costs[1] == "1 function runs eagerly"
     assert permission(report, report.breaks[2]) == "allowed by default"
@@ -190,11 +191,11 @@ def test_the_course_names_calls_and_contains_a_break_of_six_frames_once() -> Non
 
 def again(*guards: str, limit: bool = False) -> Report:
     f = Location("s1", 2, 2, function="f")
-    made = [
+    recompiles = [
         Recompile(f"0/{index}", "0/0", "f", f, [GuardFailure(guard)], limit and index == len(guards))
         for index, guard in enumerate(guards, start=1)
     ]
-    return replace(no_breaks(), recompiles=made)
+    return replace(no_breaks(), recompiles=recompiles)
 
 
 def test_if_the_time_ends_before_any_trial_the_general_advice_stays_with_the_reason() -> None:
@@ -263,6 +264,11 @@ def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies()
             "self.k: 2 -> different value",
             "a tensor instead of a number: `self.k = torch.tensor(2)`; "
             "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well",
+        ),
+        (
+            again("self.rate == 0.1"),
+            "self.rate: 0.1 -> different value",
+            "a tensor instead of a number: `self.rate = torch.tensor(0.1)`",
         ),
         (
             again("len(args) == 2"),
@@ -357,6 +363,15 @@ def test_advice_on_recompiles_of_a_library_asks_for_no_change_of_its_code(guard:
     assert recompilations(report)[0].guards[0].advice == advice
 
 
+def test_only_callers_of_a_librarys_function_can_convert_its_arguments() -> None:
+    failure = GuardFailure("tensor 'x' dtype mismatch. expected Float, actual Long")
+    (called_inside,) = failed_guards([(0, failure)], is_inner=True, is_library=True)
+    assert not called_inside.advice
+    for is_inner, is_library in ((True, False), (False, True)):
+        (guard,) = failed_guards([(0, failure)], is_inner=is_inner, is_library=is_library)
+        assert guard.advice == "give `x` one dtype before the call: `x = x.to(...)`"
+
+
 def test_the_text_gives_the_same_advice_once() -> None:
     one = two_breaks().breaks[0]
     other = replace(one, id="b2", gb_id="GB0025", gb_type="Call to `print`")
@@ -367,8 +382,8 @@ def test_the_text_gives_the_same_advice_once() -> None:
 
 def test_a_group_names_the_causes_of_all_its_breaks() -> None:
     report = two_breaks()
-    whole = Remedy("m1", [b.id for b in report.breaks], "inner", "Compile a part", "edit", "works")
-    report = replace(report, remedies=[whole])
+    inner = Remedy("m1", [b.id for b in report.breaks], "inner", "Compile a part", "edit", "works")
+    report = replace(report, remedies=[inner])
     titles = map(title_of, sorted(report.breaks, key=lambda b: break_numbers(report)[b.id]))
     first, second = (title.replace("`", "") for title in titles)
     assert first != second
@@ -395,10 +410,12 @@ def test_a_long_cell_without_breaks_is_shown_where_something_happened(guard_line
     lines = [f"line_{number}" for number in range(1, 121)]
     cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, "\n".join(lines))])
     graph = replace(no_breaks().graphs[0], ops=[], lines=[GraphLine("s1", 60, 1)])
-    made = Recompile("0/1", "0/0", "f", Location("s1", 55, 55, function="f"), [])
+    recompile = Recompile("0/1", "0/0", "f", Location("s1", 55, 55, function="f"), [])
     if guard_line is not None:
-        made = replace(made, reasons=[GuardFailure("k == 2", Location("s1", guard_line, guard_line))])
-    report = replace(no_breaks(), sources=[cell], graphs=[graph], recompiles=[made] if guard_line is not None else [])
+        recompile = replace(recompile, reasons=[GuardFailure("k == 2", Location("s1", guard_line, guard_line))])
+    report = replace(
+        no_breaks(), sources=[cell], graphs=[graph], recompiles=[recompile] if guard_line is not None else []
+    )
     text = render_text(report)
     listed = {int(number) for number in re.findall(r"\bline_(\d+)$", text, re.MULTILINE)}
     assert shown <= listed
@@ -412,13 +429,13 @@ def test_the_text_counts_nothing_that_is_zero() -> None:
 
 def between_breaks(count: int, guard: str) -> Report:
     """Return a report on functions that are called between breaks, each recompiled once."""
-    made = [
+    recompiles = [
         Recompile(f"{index}/1", f"{index}/0", f"f{index}", Location("s1", index, index), [GuardFailure(guard)])
         for index in range(1, count + 1)
     ]
     frame = no_breaks().frames[0]
     frames = [replace(frame, id=f"{index}/0", role="call") for index in range(1, count + 1)]
-    return replace(no_breaks(), recompiles=made, frames=[frame, *frames])
+    return replace(no_breaks(), recompiles=recompiles, frames=[frame, *frames])
 
 
 @pytest.mark.parametrize(
@@ -485,7 +502,9 @@ def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in
         "m1", [], "person", "A person must decide", "person", "not tried", recompiles=["r1"], person="As is."
     )
     report = replace(between_breaks(6, guard), remedies=[person])
-    report = replace(report, recompiles=[replace(each, id=f"r{n}") for n, each in enumerate(report.recompiles, 1)])
+    report = replace(
+        report, recompiles=[replace(recompile, id=f"r{n}") for n, recompile in enumerate(report.recompiles, 1)]
+    )
     why = "a tensor requires a gradient in some calls only"
     text = " ".join(render_text(report).split())
     assert (

@@ -332,7 +332,7 @@ def test_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
     assert check.differences == ["the backward pass raises ValueError, but in eager code it returns"]
 
 
-def test_a_step_before_the_backend_is_named() -> None:
+def test_a_wrong_step_before_the_backend_is_named() -> None:
     def compiling(x: torch.Tensor) -> torch.Tensor:
         return x + 1 if torch.compiler.is_compiling() else x + 2
 
@@ -385,8 +385,8 @@ def test_a_setting_that_makes_a_wrong_result_right_is_found() -> None:
     config = torch._inductor.config.save_config()
     generator = inspect.getsource(importlib.import_module("torch._inductor.codegen.cpp"))
     applies = "emulate_precision_casts" in generator  # in torch 2.9, the setting has no effect on code for the CPU
-    tried = changes_of(rounds, torch.linspace(1, 2, 64).bfloat16())
-    assert tried == {
+    changes = changes_of(rounds, torch.linspace(1, 2, 64).bfloat16())
+    assert changes == {
         "torch._inductor.config.emulate_precision_casts = True": (applies, applies),
         'backend="aot_eager"': (True, True),
     }
@@ -401,8 +401,8 @@ def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.
     monkeypatch.setitem(table, overload, lambda x: x.sigmoid() * x * 1.5)
     before = dict(table)
     with torch._inductor.config.patch(force_disable_caches=True):  # the key of a cache does not contain the table
-        tried = changes_of(silu_of, torch.linspace(-2, 2, 64))
-    assert tried == {
+        changes = changes_of(silu_of, torch.linspace(-2, 2, 64))
+    assert changes == {
         "torch._inductor.config.emulate_precision_casts = True": (False, False),
         "torch._inductor.decomposition.decompositions.pop(torch.ops.aten.silu.default)": (True, True),
         'backend="aot_eager"': (True, True),
@@ -443,9 +443,9 @@ def test_times_and_addresses_in_the_state_are_no_difference_but_other_state_is()
         replaced(gm, "sum", "mean")
         return gm.forward
 
-    found = checked(Remembering(), wrong, torch.ones(3))
-    assert [text.partition(":")[0] for text in found.differences] == ["self afterwards"]
-    assert found.differences[0].endswith("at .sum")
+    comparison = checked(Remembering(), wrong, torch.ones(3))
+    assert [text.partition(":")[0] for text in comparison.differences] == ["self afterwards"]
+    assert comparison.differences[0].endswith("at .sum")
 
 
 class CountingOptimizer(torch.optim.Optimizer):

@@ -108,9 +108,9 @@ def three_breaks(x: torch.Tensor) -> torch.Tensor:
 def times_of_breaks(fn: Callable[..., Any], are_right: Callable[..., bool], attempts: int = 4) -> list[float]:
     """Return the times outside graphs by break; repeat the measurement on a busy machine."""
     for _ in range(attempts):
-        found = measured(fn, torch.rand(8))
-        times = times_outside_graphs(found.cost)
-        break_times = [times[ident] for ident in breaks_by_line(found.report)]
+        measured_entry = measured(fn, torch.rand(8))
+        times = times_outside_graphs(measured_entry.cost)
+        break_times = [times[ident] for ident in breaks_by_line(measured_entry.report)]
         if are_right(*break_times):
             break
     return break_times
@@ -314,8 +314,8 @@ CASES = [
 @pytest.mark.parametrize(("fn", "args", "backend"), CASES)
 def test_the_parts_add_up(fn: Any, args: tuple[Any, ...], backend: str) -> None:
     cost = measure_entry(Entry("fn", None, fn, Arguments(*args), backend), budget=SHORT).cost
-    whole = sum(part.time.median_us for part in cost.parts)
-    assert whole == pytest.approx(cost.compiled.median_us, rel=0.05)
+    total_us = sum(part.time.median_us for part in cost.parts)
+    assert total_us == pytest.approx(cost.compiled.median_us, rel=0.05)
     assert cost.settled
     assert cost.compiled.runs >= 7
     assert cost.compiled.processor_us is not None
@@ -328,10 +328,10 @@ def test_compiled_backward_pass_belongs_to_its_graph() -> None:
         return loss.detach() * 2
 
     entry = Entry("f", None, f, Arguments(torch.rand(4, 4), torch.rand(4, 4, requires_grad=True)), "aot_eager")
-    found = measure_entry(entry, budget=SHORT)
-    first = next(part for part in found.cost.parts if part.graph == "A" and part.kind == "graph")
+    measured_entry = measure_entry(entry, budget=SHORT)
+    first = next(part for part in measured_entry.cost.parts if part.graph == "A" and part.kind == "graph")
     assert first.time.median_us > 3000
-    assert sum(times_outside_graphs(found.cost).values()) < 3000
+    assert sum(times_outside_graphs(measured_entry.cost).values()) < 3000
 
 
 @torch.library.custom_op("graphbreak_test::slow", mutates_args=())
@@ -374,7 +374,7 @@ def test_user_objects_do_not_change() -> None:
     (cost,) = report.cost.entries
     assert (report.cost.backend, report.cost.device, cost.function) == ("eager", "cpu", "Layer")
     assert {part.graph for part in cost.parts if part.kind == "graph"} == {graph.id for graph in report.graphs}
-    assert {part.break_ for part in cost.parts} - {None} == {found.id for found in report.breaks}
+    assert {part.break_ for part in cost.parts} - {None} == {break_.id for break_ in report.breaks}
     assert jupyter_graphbreak.Report.from_json(report.to_json()) == report
 
 
@@ -393,7 +393,7 @@ def test_parts_use_the_ids_of_the_original_run() -> None:
     ).cost
     assert cost.frame == entry.id
     assert [part.graph for part in cost.parts if part.kind == "graph"] == ["B", "C", "D", "E"]
-    assert set(times_outside_graphs(cost)) - {None} == {found.id for found in run.report.breaks}
+    assert set(times_outside_graphs(cost)) - {None} == {break_.id for break_ in run.report.breaks}
     assert all(part.frame is not None for part in cost.parts if part.kind == "guards")
 
 
@@ -461,10 +461,10 @@ def test_faster_compiled_call_breaks_even() -> None:
         waits_unless_compiled()
         return x + 1
 
-    found = measured(f, torch.rand(8))
-    gain_s = (found.cost.eager.median_us - found.cost.compiled.median_us) / 1e6
-    compile_s = sum(frame.compile_s or 0.0 for frame in found.report.frames)
-    assert found.cost.break_even_calls == pytest.approx(compile_s / gain_s, abs=1.1)
+    measured_entry = measured(f, torch.rand(8))
+    gain_s = (measured_entry.cost.eager.median_us - measured_entry.cost.compiled.median_us) / 1e6
+    compile_s = sum(frame.compile_s or 0.0 for frame in measured_entry.report.frames)
+    assert measured_entry.cost.break_even_calls == pytest.approx(compile_s / gain_s, abs=1.1)
 
 
 def waits_unless_compiled() -> None:
@@ -681,8 +681,8 @@ def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
         return loss
 
     model = torch.nn.Linear(4, 2)
-    given = Arguments(model, torch.optim.AdamW(model.parameters()), torch.ones(3, 4))
-    entry = Entry("step", None, step, given, count_calls)
+    arguments = Arguments(model, torch.optim.AdamW(model.parameters()), torch.ones(3, 4))
+    entry = Entry("step", None, step, arguments, count_calls)
     with entry.set_up(), sandboxed():
         variant = Variant(entry, compiled=True)
         assert variant.warm_up()

@@ -54,7 +54,7 @@ def kernel(*sizes: str, reduces: bool = False, library_op: str | None = None) ->
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "said", "reason"),
+    ("first", "second", "logged", "reason"),
     [
         (kernel("64"), kernel(library_op="aten.mm.default"), "node2 is extern or nop", "library"),
         (kernel(library_op="aten.mm.default"), kernel("64"), "", "library"),
@@ -67,8 +67,8 @@ def kernel(*sizes: str, reduces: bool = False, library_op: str | None = None) ->
         (kernel("64"), kernel("64"), "", None),
     ],
 )
-def test_each_pair_of_kernels_has_its_reason(first: Kernel, second: Kernel, said: str, reason: str | None) -> None:
-    assert why_not_fused(UnfusedPair(first, second, 1, said)) == reason
+def test_each_pair_of_kernels_has_its_reason(first: Kernel, second: Kernel, logged: str, reason: str | None) -> None:
+    assert why_not_fused(UnfusedPair(first, second, 1, logged)) == reason
 
 
 def test_pairs_of_the_same_lines_count_as_one() -> None:
@@ -88,5 +88,5 @@ def test_pairs_of_the_same_lines_count_as_one() -> None:
         line = stack[-1].line or 0
         return Location("s1", line, line) if line < 9 else None
 
-    found = [(one.reason, one.nbytes >> 20, one.count, one.op) for one in notable_kernels("A", pairs, locate)]
-    assert found == [("reduction", 4, 2, None), ("library", 2, 1, "aten.cumsum.default")]
+    kernels = [(one.reason, one.nbytes >> 20, one.count, one.op) for one in notable_kernels("A", pairs, locate)]
+    assert kernels == [("reduction", 4, 2, None), ("library", 2, 1, "aten.cumsum.default")]

@@ -29,8 +29,8 @@ outputs: list[torch.Tensor] = []
 
 
 def locate(stack: Sequence[StackEntry]) -> Location | None:
-    here = [entry.line for entry in stack if entry.filename == __file__ and entry.line is not None]
-    return Location("s1", here[-1], here[-1]) if here else None
+    lines = [entry.line for entry in stack if entry.filename == __file__ and entry.line is not None]
+    return Location("s1", lines[-1], lines[-1]) if lines else None
 
 
 def growth_of(fn: Callable[..., Any], *args: Any) -> MemoryGrowth | None:

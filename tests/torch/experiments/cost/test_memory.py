@@ -111,7 +111,7 @@ def test_a_step_with_its_own_backward_passes() -> None:
 
     memory = memory_of(step, torch.rand(ROWS, requires_grad=True))
     assert memory.eager_saved_bytes == 2 * SIZE  # at a time
-    assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.01)  # a gradient is there from calls before
+    assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.01)  # with the gradient of earlier calls
 
 
 def test_checkpointing_keeps_less() -> None:
@@ -144,10 +144,10 @@ def test_a_failing_backward_pass_leaves_the_other_figures() -> None:
 
 
 def test_the_allocators_warnings_are_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    held = [torch.ones(1000) for _ in range(1001)]  # the allocator warns at the first of each thousand that is freed
+    tensors = [torch.ones(1000) for _ in range(1001)]  # the allocator warns at the first of each thousand that is freed
 
     def call() -> None:
-        held.clear()
+        tensors.clear()
         os.write(2, b"from the call\n")
 
     device_activities(call, None)

@@ -69,23 +69,23 @@ def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(subject.Subject, "activated", record_modes)
     torch._dynamo.reset()
-    made: Any = default_dtype if mode == "dtype" else MODES[mode]
+    context: Any = default_dtype if mode == "dtype" else MODES[mode]
     x = torch.ones(3)
     before = CallModes.now()
-    with jupyter_graphbreak.capture(entries=True) as run, made():
-        there = CallModes.now()
+    with jupyter_graphbreak.capture(entries=True) as run, context():
+        modes_inside = CallModes.now()
         torch.compile(breaks, backend="eager")(x)
     for answer in (run.try_remedies, run.measure, run.check):
         entered.clear()
         answer()
-        assert set(entered) == {there}
+        assert set(entered) == {modes_inside}
     assert CallModes.now() == before
-    with made():
+    with context():
         for function in (jupyter_graphbreak.measure, jupyter_graphbreak.check, jupyter_graphbreak.compare_frontends):
             entered.clear()
             function(breaks, x)
-            assert set(entered) == {there}
-        assert CallModes.now() == there
+            assert set(entered) == {modes_inside}
+        assert CallModes.now() == modes_inside
 
 
 def reads_values(x: torch.Tensor) -> Any:
@@ -159,21 +159,21 @@ def test_an_instance_that_reuses_compiled_code_is_checked_and_timed() -> None:
 def test_recompilation_for_a_mode_is_a_new_entry() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x * 2, backend="eager")
-    with keep_entries() as kept:
+    with keep_entries() as kept_entries:
         for _ in range(3):
             compiled(torch.ones(2))
         with torch.no_grad():
             compiled(torch.ones(2))
-    assert [entry.modes.records_gradients for entry in kept.entries] == [True, False]
+    assert [entry.modes.records_gradients for entry in kept_entries.entries] == [True, False]
 
 
 def test_number_of_instances_is_limited_with_a_note() -> None:
     torch._dynamo.reset()
-    with keep_entries() as kept:
+    with keep_entries() as kept_entries:
         for by in range(20):
             torch.compile(Scaled(by), backend="eager")(torch.ones(2))
-    assert len(kept.entries) == 17
-    assert kept.left_out == ["Only the first 16 calls that reuse code compiled for other calls are examined."]
+    assert len(kept_entries.entries) == 17
+    assert kept_entries.left_out == ["Only the first 16 calls that reuse code compiled for other calls are examined."]
 
 
 def test_failed_transform_leaves_no_functorch_level() -> None:

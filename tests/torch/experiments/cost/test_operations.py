@@ -62,9 +62,9 @@ def measured(compiler: Compiler, *, requires_grad: bool = False) -> MeasuredEntr
 
 def test_the_slow_operation_is_named_with_its_line() -> None:
     compiler = Compiler(slow_sine)
-    found = measured(compiler)
-    assert found.cost.ops is not None
-    (op,) = found.cost.ops
+    measured_entry = measured(compiler)
+    assert measured_entry.cost.ops is not None
+    (op,) = measured_entry.cost.ops
     assert (op.graph, op.op) == ("A", "torch.sin")
     assert op.location is not None
     assert op.location.line == wave.__code__.co_firstlineno + 4
@@ -75,18 +75,18 @@ def test_the_slow_operation_is_named_with_its_line() -> None:
 
 def test_one_copy_of_the_inputs_is_alive_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[weakref.ref[torch.Tensor]] = []
-    alive: list[int] = []
+    counts_of_live_copies: list[int] = []
 
     def counted(value: list[torch.Tensor]) -> Any:
-        alive.append(sum(copy() is not None for copy in copies))
+        counts_of_live_copies.append(sum(copy() is not None for copy in copies))
         result = clone(value)
         copies.extend(map(weakref.ref, result))
         return result
 
     monkeypatch.setattr(operations, "clone", counted)
     assert measured(Compiler(slow_sine), requires_grad=True).cost.ops
-    assert len(alive) > 4
-    assert set(alive) == {0}
+    assert len(counts_of_live_copies) > 4
+    assert set(counts_of_live_copies) == {0}
 
 
 def test_operations_of_a_fast_graph_are_not_compiled_alone() -> None:

@@ -83,7 +83,7 @@ def ways_of(cost: RegionCost | None) -> dict[str, CompiledWay]:
 
 @pytest.mark.exhaustive
 def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+    monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     monkeypatch.setattr(regions, "ratio_in_turn", lambda *_: 1.25)
     forward = Block.forward
     cost = measured(Block)
@@ -101,7 +101,7 @@ def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_blocks_of_pytorch_itself_are_compiled_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+    monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     ways = ways_of(measured(Sequence, "eager"))
     assert (ways["blocks"].compilations, ways["blocks"].equal) == (1, True)
 
@@ -109,7 +109,7 @@ def test_blocks_of_pytorch_itself_are_compiled_as_well(monkeypatch: pytest.Monke
 def test_an_attribute_that_differs_is_the_reason_for_compiling_blocks_separately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+    monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     with torch._dynamo.config.patch(recompile_limit=3):
         ways = ways_of(measured(Scaled, "eager"))
     assert list(ways) == ["whole", "blocks"]  # no two blocks share a nested region
@@ -133,8 +133,8 @@ def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
 
 
 @pytest.mark.exhaustive
-def test_a_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+def test_a_compiled_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     monkeypatch.setattr(regions, "_nested_region", _doubled_region)
     nested = ways_of(measured(Block))["nested"]
     assert (nested.equal, nested.time_ratio) == (False, None)
@@ -159,9 +159,9 @@ def test_blocks_of_one_class_that_hold_most_parameters() -> None:
     assert repeated_blocks(model.named_modules(), 3) == RepeatedBlocks("Block", ("layers.0", "layers.1", "layers.2"))
     assert repeated_blocks(model.named_modules(), 4) is None
     layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2), 3)
-    found = repeated_blocks(layers.named_modules(), 3)
-    assert found is not None
-    assert (found.name, found.compiles_in_place) == ("TransformerEncoderLayer", False)
+    blocks = repeated_blocks(layers.named_modules(), 3)
+    assert blocks is not None
+    assert (blocks.name, blocks.compiles_in_place) == ("TransformerEncoderLayer", False)
     model.head = torch.nn.Linear(99, 99)
     assert repeated_blocks(model.named_modules(), 3) is None  # the blocks are a small part of it
 
@@ -171,9 +171,9 @@ def test_sequences_are_blocks_if_they_have_the_same_modules() -> None:
         return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
 
     model = torch.nn.Sequential(pair(), pair(), torch.nn.Sequential(torch.nn.Linear(9, 9)))
-    found = repeated_blocks([("model", model), *((f"model.{name}", part) for name, part in model.named_children())], 2)
-    assert found == RepeatedBlocks("Sequential", ("model.0", "model.1"), compiles_in_place=False)
-    assert found.container == "model"
+    blocks = repeated_blocks([("model", model), *((f"model.{name}", part) for name, part in model.named_children())], 2)
+    assert blocks == RepeatedBlocks("Sequential", ("model.0", "model.1"), compiles_in_place=False)
+    assert blocks.container == "model"
     assert RepeatedBlocks("Block", ("self.first", "self.second")).container is None
 
 

@@ -89,11 +89,11 @@ def remedied(
     def make(*, fullgraph: bool = False) -> Any:
         compile_now = functools.partial(compile_before, backend=backend, fullgraph=fullgraph)
         torch.compile = compile_now
-        made = LoadedProgram(folder / loaded.path.name, text)
+        program = LoadedProgram(folder / loaded.path.name, text)
         if remedy.code is not None:
-            exec(remedy.code, {"model": made.f})  # noqa: S102
-        call = made.f if is_wrapped else compile_now(made.f)
-        return made, call
+            exec(remedy.code, {"model": program.f})  # noqa: S102
+        call = program.f if is_wrapped else compile_now(program.f)
+        return program, call
 
     try:
         yield make
@@ -122,22 +122,22 @@ def observe_runs(make: Callable[[], Any], variants: Iterable[str], seed: int = 3
     """Load a program, and call it twice on each variant of its inputs."""
     torch._dynamo.reset()
     counters.clear()
-    made, call = make()
+    program, call = make()
     observed: dict[str, Observed] = {}
     counted: list[int] = []
     for variant in variants:
-        seen = observed.setdefault(variant, {})
-        for turn in ("first", "second"):
-            args, kwargs = _varied(made.given(), VARIANTS[variant])
+        of_variant = observed.setdefault(variant, {})
+        for ordinal in ("first", "second"):
+            args, kwargs = _varied(program.given(), VARIANTS[variant])
             torch.manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed)  # noqa: NPY002
-            seen |= {f"{turn} {key}": value for key, value in _observe(made, call, args, kwargs).items()}
+            of_variant |= {f"{ordinal} {key}": value for key, value in _observe(program, call, args, kwargs).items()}
             counted = counted or [counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"]]
     return ObservedRun(observed, *counted)
 
 
-def _observe(made: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observed:
+def _observe(program: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observed:
     out, err = io.StringIO(), io.StringIO()
     value, raised = None, None
     with (
@@ -156,11 +156,11 @@ def _observe(made: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: dict
         "printed": _ADDRESSES.sub("", out.getvalue()),
         "stderr": err.getvalue(),
         "logged": list(logged),
-        "warned": [(w.category.__name__, str(w.message)) for w in warned if w.filename == str(made.path)],
+        "warned": [(w.category.__name__, str(w.message)) for w in warned if w.filename == str(program.path)],
         "random": (torch.get_rng_state(), repr(random.getstate()), repr(np.random.get_state())),  # noqa: NPY002
         "modes": (torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled()),
     }
-    owned = dict(_state(made))
+    owned = dict(_state(program))
     seen |= {f"state {name}": item for name, item in owned.items()}
     tensors = [t for t in _tensors((value, args, kwargs)) if not isinstance(t, torch.nn.Parameter)]
     seen["which are one"] = [(i, j) for i, a in enumerate(tensors) for j, b in enumerate(tensors[:i]) if a is b]
@@ -197,19 +197,19 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _state(made: LoadedProgram) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(made.module).items():
+def _state(program: LoadedProgram) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(program.module).items():
         if isinstance(value, torch.nn.Module):
             for key, tensor in (*value.named_parameters(), *value.named_buffers()):
                 yield f"{name}.{key}", tensor
             for key, item in vars(value).items():
                 if isinstance(item, int | float | str | torch.Tensor) and not key.startswith("_"):
                     yield f"{name}.{key}", item
-        elif isinstance(value, type) and value.__module__ == made.module.__name__:
+        elif isinstance(value, type) and value.__module__ == program.module.__name__:
             yield from ((f"{name}.{k}", v) for k, v in vars(value).items() if isinstance(v, int | str | list))
         elif isinstance(value, int | float | str | list | dict | torch.Tensor) and not name.startswith("_"):
             yield name, value
-        own = getattr(getattr(value, "__code__", None), "co_filename", "") == str(made.path)
+        own = getattr(getattr(value, "__code__", None), "co_filename", "") == str(program.path)
         for cell in (getattr(value, "__closure__", None) or ()) if own else ():
             if isinstance(cell.cell_contents, int | dict | list):
                 yield f"{name}'s closure", cell.cell_contents
@@ -228,31 +228,31 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def _varied(given: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    match given:
-        case torch.Tensor() if given.is_floating_point():
+def _varied(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    match value:
+        case torch.Tensor() if value.is_floating_point():
             with torch.no_grad():
-                made = change(given)
-            return made.detach().clone().requires_grad_(given.requires_grad)
+                changed = change(value)
+            return changed.detach().clone().requires_grad_(value.requires_grad)
         case dict():
-            return {key: _varied(item, change) for key, item in given.items()}
+            return {key: _varied(item, change) for key, item in value.items()}
         case list() | tuple():
-            return type(given)(_varied(item, change) for item in given)
-    return given
+            return type(value)(_varied(item, change) for item in value)
+    return value
 
 
 @contextlib.contextmanager
 def _logged() -> Iterator[list[tuple[str, str, str]]]:
-    found: list[tuple[str, str, str]] = []
+    messages: list[tuple[str, str, str]] = []
     logger = logging.getLogger("a.program")
     handler = logging.Handler()
-    handler.emit = lambda record: found.append((record.name, record.levelname, record.getMessage()))  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append((record.name, record.levelname, record.getMessage()))  # type: ignore[method-assign]
     before = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
     try:
-        yield found
+        yield messages
     finally:
         logger.removeHandler(handler)
         logger.level, logger.propagate = before

@@ -31,28 +31,28 @@ class Observation(NamedTuple):
 
     events: list[tuple[str, ...]]
     raised: BaseException | None
-    kept: dict[str, Any]
+    state: dict[str, Any]
     gradients: dict[str, Any]
 
 
 def apply_diff(text: str, patch: str) -> str:
     """Apply a unified diff of one file as ``patch`` does."""
-    lines, made, at = text.split("\n"), list[str](), 0
+    lines, result, at = text.split("\n"), list[str](), 0
     hunks = re.split(r"^@@ ", patch, flags=re.MULTILINE)[1:]
     for hunk in hunks:
         header, *body = hunk.removesuffix("\n").split("\n")
         numbers = re.match(r"-(\d+)(?:,(\d+))? \+", header)
         assert numbers is not None
         start = int(numbers[1]) - (0 if numbers[2] == "0" else 1)
-        made += lines[at:start]
+        result += lines[at:start]
         at = start
         for line in body:
             if line[:1] in {" ", "-", ""}:
                 assert lines[at] == line[1:], (lines[at], line)
                 at += 1
             if line[:1] in {" ", "+", ""}:
-                made.append(line[1:])
-    return "\n".join([*made, *lines[at:]])
+                result.append(line[1:])
+    return "\n".join([*result, *lines[at:]])
 
 
 def new_lines(remedy: Remedy, line: int) -> range:
@@ -80,8 +80,8 @@ def counted_breaks(path: Path) -> Iterator[list[int]]:
     log = owner.log_graph_break
 
     def note(*args: Any, **kwargs: Any) -> None:
-        given = inspect.signature(log).bind(*args, **kwargs).arguments
-        stack = given.get("user_stack") or getattr(given.get("exc"), "real_stack", None)
+        arguments = inspect.signature(log).bind(*args, **kwargs).arguments
+        stack = arguments.get("user_stack") or getattr(arguments.get("exc"), "real_stack", None)
         stack = stack or torch._guards.TracingContext.extract_stack()
         lines.extend([frame.lineno or 0 for frame in stack if frame.filename == str(path)][-1:])
         log(*args, **kwargs)
@@ -132,16 +132,16 @@ def set_up(loaded: LoadedProgram) -> Iterator[None]:
 
 
 def observe_call(
-    path: Path, text: str, turn: Callable[[LoadedProgram], Any], compile_with: Callable[..., Any] | None
+    path: Path, text: str, prepare: Callable[[LoadedProgram], Any], compile_with: Callable[..., Any] | None
 ) -> Observation:
     """Load a program again, and call it once.
 
     Parameters
     ----------
-    turn : callable
+    prepare : callable
         Given the program, sets it up and returns its arguments.
     compile_with : callable or None
-        What ``torch.compile`` is meanwhile; ``None`` stands for leaving functions uncompiled.
+        A replacement of ``torch.compile`` during the call; ``None`` stands for leaving functions uncompiled.
     """
     torch._dynamo.reset()
     events: list[tuple[str, ...]] = []
@@ -160,7 +160,7 @@ def observe_call(
             root.handlers[:] = [recorder]
             loaded = LoadedProgram(path, text)
             getattr(loaded.module, "setup", lambda: None)()
-            arguments = turn(loaded)
+            arguments = prepare(loaded)
             call = loaded.f
             if compile_with is not None and text.count("torch.compile") == 0:
                 call = compile_with(call)
@@ -190,29 +190,31 @@ def observe_call(
         for name, part in vars(loaded.module).items()
         if type(part).__module__ == loaded.module.__name__
     }
-    found = {id(t): (place, t) for name, part in parts.items() for place, t in _tensors(part, name)}
-    kept: dict[str, Any] = {place: t.detach().clone() for place, t in found.values()}
-    kept |= {name: _plain(part) for name, part in parts.items()}
-    kept["requires grad"] = {p: t.requires_grad for p, t in found.values() if not isinstance(t, torch.nn.Parameter)}
+    tensors = {id(t): (place, t) for name, part in parts.items() for place, t in _tensors(part, name)}
+    state: dict[str, Any] = {place: t.detach().clone() for place, t in tensors.values()}
+    state |= {name: _plain(part) for name, part in parts.items()}
+    state["requires grad"] = {p: t.requires_grad for p, t in tensors.values() if not isinstance(t, torch.nn.Parameter)}
     returned = [t for _, t in _tensors(value, "value")]
-    given = [t for _, t in _tensors(arguments, "arguments")]
-    kept["aliases"] = [(i, j) for i, r in enumerate(returned) for j, g in enumerate([*given, *returned[:i]]) if r is g]
-    kept["memory"] = [
+    inputs = [t for _, t in _tensors(arguments, "arguments")]
+    state["aliases"] = [
+        (i, j) for i, r in enumerate(returned) for j, g in enumerate([*inputs, *returned[:i]]) if r is g
+    ]
+    state["memory"] = [
         (i, j)
         for i, r in enumerate(returned)
-        for j, g in enumerate([*given, *returned[:i]])
+        for j, g in enumerate([*inputs, *returned[:i]])
         if r.untyped_storage().data_ptr() == g.untyped_storage().data_ptr() != 0
     ]
-    kept |= {f"grad left on {place}": _plain(t.grad) for place, t in found.values() if t.is_leaf and t.requires_grad}
-    kept["random"] = [torch.get_rng_state().tolist(), repr(random.getstate())]
-    return Observation(events, raised, kept, _gradients(returned, list(found.values())))
+    state |= {f"grad left on {place}": _plain(t.grad) for place, t in tensors.values() if t.is_leaf and t.requires_grad}
+    state["random"] = [torch.get_rng_state().tolist(), repr(random.getstate())]
+    return Observation(events, raised, state, _gradients(returned, list(tensors.values())))
 
 
-def _gradients(returned: list[torch.Tensor], found: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
+def _gradients(returned: list[torch.Tensor], places: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
     roots = [t for t in returned if t.requires_grad]
     if not roots:
         return {}
-    leaves = [(place, t) for place, t in found if t.is_leaf and t.requires_grad]
+    leaves = [(place, t) for place, t in places if t.is_leaf and t.requires_grad]
     for _, leaf in leaves:
         leaf.grad = None
     try:
@@ -254,48 +256,48 @@ def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
-    """Return ways to call a program: with what it gives itself, and with other tensors, sizes, numbers and globals.
+    """Return ways to call a program: with its own arguments, and with other tensors, sizes, numbers and globals.
 
     A program may name further arguments that show its trap, by ``hostile()``.
     """
 
-    def turn_of(
+    def preparation_with(
         change: Callable[[Any], Any], index: int | None = None, other: Any = None, name: str | None = None
     ) -> Callable[[LoadedProgram], Any]:
-        def turn(loaded: LoadedProgram) -> Any:
+        def prepare(loaded: LoadedProgram) -> Any:
             if name is not None:
                 setattr(loaded.module, name, other)
-            made: dict[int, Any] = {}
-            given = [_map(part, change, made) for part in loaded.given()[0]]
+            memo: dict[int, Any] = {}
+            arguments = [_map(part, change, memo) for part in loaded.given()[0]]
             if index is not None:
-                given[index] = _map(other, change, made)
-            return tuple(given)
+                arguments[index] = _map(other, change, memo)
+            return tuple(arguments)
 
-        return turn
+        return prepare
 
-    made = {name: turn_of(change) for name, change in _CHANGES.items()}
+    ways = {name: preparation_with(change) for name, change in _CHANGES.items()}
     values = {"": _CHANGES["as given"], ", negative": _CHANGES["negative"]}
     for suffix, change in values.items():
         for index, part in enumerate(program.given()[0]):
             for other in _numbers_like(part):
-                made[f"argument {index} = {other}{suffix}"] = turn_of(change, index, other)
+                ways[f"argument {index} = {other}{suffix}"] = preparation_with(change, index, other)
             if isinstance(part, list) and part:
                 for size, items in {"empty": part[:0], "shorter": part[:1], "longer": [*part, *part]}.items():
-                    made[f"argument {index} {size}{suffix}"] = turn_of(change, index, items)
+                    ways[f"argument {index} {size}{suffix}"] = preparation_with(change, index, items)
         for name, part in vars(program.module).items():
             for other in _numbers_like(part) if name.isupper() else ():
-                made[f"{name} = {other}{suffix}"] = turn_of(change, name=name, other=other)
-    return made | _hostile_turns(program)
+                ways[f"{name} = {other}{suffix}"] = preparation_with(change, name=name, other=other)
+    return ways | _hostile_ways(program)
 
 
-def _hostile_turns(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
-    """Return ways to call a program with the arguments that it names itself."""
+def _hostile_ways(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
+    """Return ways to call a program with the further arguments that it names."""
 
-    def turn_of(index: int) -> Callable[[LoadedProgram], Any]:
+    def preparation_for(index: int) -> Callable[[LoadedProgram], Any]:
         return lambda loaded: loaded.module.hostile()[index]
 
     count = len(getattr(program.module, "hostile", list)())
-    return {f"hostile {index}": turn_of(index) for index in range(count)}
+    return {f"hostile {index}": preparation_for(index) for index in range(count)}
 
 
 def _numbers_like(value: Any) -> list[Any]:
@@ -308,16 +310,16 @@ def _numbers_like(value: Any) -> list[Any]:
     return [0.0, -0.3, 1e10] if type(value) is float else []
 
 
-def _map(value: Any, change: Callable[[Any], Any], made: dict[int, Any]) -> Any:
+def _map(value: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any:
     if isinstance(value, torch.Tensor):
-        if id(value) not in made:
+        if id(value) not in memo:
             with torch.no_grad():
                 changed = change(value.detach().clone())
             required = (value.requires_grad or changed.requires_grad) and changed.is_floating_point()
-            made[id(value)] = changed.detach().clone().requires_grad_(required)
-        return made[id(value)]
+            memo[id(value)] = changed.detach().clone().requires_grad_(required)
+        return memo[id(value)]
     if isinstance(value, list | tuple):
-        return type(value)(_map(item, change, made) for item in value)
+        return type(value)(_map(item, change, memo) for item in value)
     return value
 
 
@@ -371,18 +373,18 @@ _OTHER_KINDS = (
 )  # fmt: skip
 
 
-def names_of_differences(expected: Observation, actual: Observation, remedy: Remedy, what: str) -> list[str]:
+def describe_differences(expected: Observation, actual: Observation, remedy: Remedy, what: str) -> list[str]:
     """Return how a call differs from that of the original, beyond what the verdict allows."""
     may_differ = remedy.verdict == "works but differs"
     if expected.raised is not None or actual.raised is not None:
         return _raised(expected.raised, actual.raised, may_differ=may_differ)
-    found = []
+    differences = []
     if not may_differ and not _same(expected.events, actual.events):
-        found.append(f"events {expected.events} became {actual.events}")
-    found += [
-        f"{name}: {expected.kept.get(name)} became {actual.kept.get(name)}"
-        for name in sorted(expected.kept.keys() | actual.kept.keys())
-        if not _same(expected.kept.get(name), actual.kept.get(name)) and not (may_differ and name == "random")
+        differences.append(f"events {expected.events} became {actual.events}")
+    differences += [
+        f"{name}: {expected.state.get(name)} became {actual.state.get(name)}"
+        for name in sorted(expected.state.keys() | actual.state.keys())
+        if not _same(expected.state.get(name), actual.state.get(name)) and not (may_differ and name == "random")
     ]
     if _finite(expected):
         for name in sorted(expected.gradients.keys() | actual.gradients.keys()):
@@ -390,8 +392,8 @@ def names_of_differences(expected: Observation, actual: Observation, remedy: Rem
             unasked = may_differ or "with gradients" in what
             zero = unasked and one is None and other is not None and not other.count_nonzero()
             if not zero and not _same(one, other):
-                found.append(f"gradient of {name}: {one} became {other}")
-    return found
+                differences.append(f"gradient of {name}: {one} became {other}")
+    return differences
 
 
 def _raised(expected: BaseException | None, actual: BaseException | None, *, may_differ: bool) -> list[str]:
@@ -413,7 +415,7 @@ def _raised(expected: BaseException | None, actual: BaseException | None, *, may
 
 
 def _finite(result: Observation) -> bool:
-    tensors = [*result.gradients.values(), *(t for _, t in _tensors(result.kept.get("value"), "value"))]
+    tensors = [*result.gradients.values(), *(t for _, t in _tensors(result.state.get("value"), "value"))]
     return all(bool(t.isfinite().all()) for t in tensors if isinstance(t, torch.Tensor))
 
 
@@ -422,9 +424,9 @@ def _same(one: Any, other: Any) -> bool:
         return False
     match one:
         case torch.Tensor():
-            alike = one.dtype == other.dtype and one.shape == other.shape
+            has_same_form = one.dtype == other.dtype and one.shape == other.shape
             rtol, atol = (1e-2, 1e-2) if one.dtype == torch.float16 else (1e-4, 1e-5)
-            return bool(alike and torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True))
+            return bool(has_same_form and torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True))
         case dict():
             return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
         case list() | tuple():
@@ -445,15 +447,15 @@ def _originals(
     path: Path, text: str, loaded: LoadedProgram, remedy: Remedy
 ) -> list[tuple[str, Callable[[LoadedProgram], Any], Observation]]:
     """Return the calls to which a claim applies, with the observations of the original."""
-    every = ways_to_call(loaded)
+    ways = ways_to_call(loaded)
     if remedy.verdict == "works on what ran":
-        every = {"as given": every["as given"]}
+        ways = {"as given": ways["as given"]}
     elif remedy.verdict == "works but differs" and remedy.reason is not None:  # it names what else differs
-        every = {what: turn for what, turn in every.items() if not any(what in kind for kind in _OTHER_KINDS)}
-    expected = {what: observe_call(path, text, turn, None) for what, turn in every.items()}
+        ways = {what: prepare for what, prepare in ways.items() if not any(what in kind for kind in _OTHER_KINDS)}
+    expected = {what: observe_call(path, text, prepare, None) for what, prepare in ways.items()}
     refused = {what for what, result in expected.items() if result.raised is not None}
     left_out = {what for kind in _OTHER_KINDS if kind & refused for what in kind}
-    return [(what, turn, expected[what]) for what, turn in every.items() if what not in left_out]
+    return [(what, prepare, expected[what]) for what, prepare in ways.items() if what not in left_out]
 
 
 def false_claims(
@@ -476,33 +478,37 @@ def false_claims(
         options["backend"] = backend
         return compile_before(fn, **options) if fn is not None else lambda inner: compile_before(inner, **options)
 
-    found = []
+    differences = []
     with _settings():
-        for what, turn, expected in _originals(path, program.text, loaded, remedy):
+        for what, prepare, expected in _originals(path, program.text, loaded, remedy):
             if remedy.code is not None:
                 exec(remedy.code, {"model": loaded.f})  # noqa: S102 - what the report says
             if remedy.settings == {} and remedy.verdict == "works":
-                found += [
-                    f"{what}: uncompiled: {each}"
-                    for each in names_of_differences(expected, observe_call(path, text, turn, None), remedy, what)
+                differences += [
+                    f"{what}: uncompiled: {difference}"
+                    for difference in describe_differences(
+                        expected, observe_call(path, text, prepare, None), remedy, what
+                    )
                 ]
             if what in _ONLY_UNCOMPILED:
                 continue
             counters.clear()
             with counted_breaks(path) as broken:
-                actual = observe_call(path, text, turn, compiling)
+                actual = observe_call(path, text, prepare, compiling)
             breaks = sum(counters["graph_break"].values())
             torch._dynamo.config.load_config(_DEFAULTS)
-            differs = names_of_differences(expected, actual, remedy, what)
-            if differs:  # compilation alone makes the same difference
-                usual = names_of_differences(expected, observe_call(path, program.text, turn, compiling), remedy, what)
-                differs = [difference for difference in differs if difference not in usual]
-            found += [f"{what}: {difference}" for difference in differs]
+            call_differences = describe_differences(expected, actual, remedy, what)
+            if call_differences:  # compilation alone makes the same difference
+                usual = describe_differences(
+                    expected, observe_call(path, program.text, prepare, compiling), remedy, what
+                )
+                call_differences = [difference for difference in call_differences if difference not in usual]
+            differences += [f"{what}: {difference}" for difference in call_differences]
             if forbidden & set(broken) and expected.raised is None:
-                found.append(f"{what}: line {sorted(forbidden & set(broken))} still breaks")
+                differences.append(f"{what}: line {sorted(forbidden & set(broken))} still breaks")
             if len(remedy.breaks) == len(report.breaks) and breaks and what == "as given":
-                found.append(f"{what}: {breaks} breaks are left")
-    return found
+                differences.append(f"{what}: {breaks} breaks are left")
+    return differences
 
 
 _DEFAULTS = torch._dynamo.config.save_config()

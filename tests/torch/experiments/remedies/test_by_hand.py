@@ -40,7 +40,7 @@ def test_every_claim_holds(tmp_path: Path, program: ProgramText) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["random numbers on one side, with gradients", "two conditions one after the other"])
 def test_every_claim_holds_with_generated_code(tmp_path: Path, name: str) -> None:
-    check_claims(tmp_path, next(each for each in programs("traps") if each.name == name), "inductor")
+    check_claims(tmp_path, next(program for program in programs("traps") if program.name == name), "inductor")
 
 
 def check_claims(folder: Path, program: ProgramText, backend: str) -> Report:
@@ -71,13 +71,13 @@ class _UnchangedProgram:
 
     @functools.cached_property
     def eager(self) -> ObservedRun:
-        return observe_runs(lambda: (made := self._made(), made.f), VARIANTS)
+        return observe_runs(lambda: (program := self._load(), program.f), VARIANTS)
 
     @functools.cached_property
     def compiled(self) -> ObservedRun:
-        return observe_runs(lambda: (made := self._made(), torch.compile(made.f, backend=self.backend)), VARIANTS)
+        return observe_runs(lambda: (program := self._load(), torch.compile(program.f, backend=self.backend)), VARIANTS)
 
-    def _made(self) -> LoadedProgram:
+    def _load(self) -> LoadedProgram:
         return LoadedProgram(self.loaded.path, self.loaded.text)
 
 
@@ -88,18 +88,18 @@ def _check_claim(alone: _UnchangedProgram, report: Report, remedy: Remedy, folde
     assert (remedy.verdict == "works but differs") == bool(remedy.differences), what
     variants = list(VARIANTS) if remedy.verdict != "works on what ran" else ["as given"]
     with remedied(alone.loaded, report, remedy, folder, alone.backend) as changed:
-        actually = observe_runs(changed, variants)
-        assert actually.graphs == evidence.graphs_after, what
+        changed_runs = observe_runs(changed, variants)
+        assert changed_runs.graphs == evidence.graphs_after, what
         assert evidence.breaks_after < evidence.breaks_before
-        assert actually.ops or not alone.compiled.ops, f"{what}nothing is compiled any more"
+        assert changed_runs.ops or not alone.compiled.ops, f"{what}nothing is compiled any more"
         if not evidence.breaks_after:
             observe_runs(lambda: changed(fullgraph=True), ["as given"])  # it would raise
     for variant in variants:
-        expected, actual = alone.eager.observed[variant], actually.observed[variant]
-        found = names_of_differences(expected, actual)
+        expected, actual = alone.eager.observed[variant], changed_runs.observed[variant]
+        names = names_of_differences(expected, actual)
         # Differences that compilation alone makes are not caused by the remedy.
-        found = [name for name in found if name not in names_of_differences(expected, alone.compiled.observed[variant])]
+        names = [name for name in names if name not in names_of_differences(expected, alone.compiled.observed[variant])]
         if remedy.verdict == "works but differs":
-            found = [name for name in found if not is_allowed_difference(name, expected, actual)]
-        details = "".join(f"\n{name}: {expected.get(name)} became {actual.get(name)}" for name in found)
-        assert not found, f"{what}{variant}: {details}"
+            names = [name for name in names if not is_allowed_difference(name, expected, actual)]
+        details = "".join(f"\n{name}: {expected.get(name)} became {actual.get(name)}" for name in names)
+        assert not names, f"{what}{variant}: {details}"

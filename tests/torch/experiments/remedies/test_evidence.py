@@ -1,4 +1,4 @@
-"""Differences that compiling alone makes are no evidence against a change, and results without values none for it."""
+"""Differences that compiling alone makes do not count against a change; results without values do not count for it."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def truncated(x: torch.Tensor) -> torch.Tensor:
 
 def with_kept_gradient(x: torch.Tensor) -> torch.Tensor:
     """Adds the gradient that a copy keeps."""
-    kept = copy.deepcopy(x).grad
-    return x * 2 if kept is None else x * 2 + kept
+    gradient = copy.deepcopy(x).grad
+    return x * 2 if gradient is None else x * 2 + gradient
 
 
-def tried(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
+def remedies_of(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
     torch._dynamo.reset()
     remedies = jupyter_graphbreak.try_remedies(torch.compile(fn, backend=backend), *args).remedies
     assert remedies
@@ -56,7 +56,7 @@ def tried(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -
 
 @pytest.mark.exhaustive
 def test_state_that_only_eager_code_sets_is_no_difference() -> None:
-    (works,) = [remedy for remedy in tried(Remembering(), torch.ones(3)) if remedy.verdict == "works"]
+    (works,) = [remedy for remedy in remedies_of(Remembering(), torch.ones(3)) if remedy.verdict == "works"]
     assert works.differences == []
     assert works.evidence is not None
     assert works.evidence.inputs > 5
@@ -65,20 +65,22 @@ def test_state_that_only_eager_code_sets_is_no_difference() -> None:
 @pytest.mark.exhaustive
 def test_a_setting_that_accepts_what_the_original_refuses_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_runner, "_SHARE_OF_EDGE_CASES", 600)  # compiling takes long on a busy machine
-    with_inductor = tried(truncated, torch.ones(3), backend="inductor")
+    with_inductor = remedies_of(truncated, torch.ones(3), backend="inductor")
     if torch.__version__.startswith("2.9."):  # its inductor writes C++ code for int(...) that does not compile
         assert any("CppCompileError" in (remedy.reason or "") for remedy in with_inductor)
     else:
         (works,) = [remedy for remedy in with_inductor if remedy.verdict in WORKING]
         assert works.verdict == "works on what ran"
         assert "but the original raises OverflowError: cannot convert float infinity" in (works.reason or "")
-    (same,) = [remedy for remedy in tried(truncated, torch.ones(3)) if remedy.verdict in WORKING]
+    (same,) = [remedy for remedy in remedies_of(truncated, torch.ones(3)) if remedy.verdict in WORKING]
     assert same.verdict == "works"
 
 
 @pytest.mark.exhaustive
 def test_a_side_that_only_empty_tensors_take_did_not_run() -> None:
-    remedies = [remedy for remedy in tried(shifted, torch.ones(3), torch.tensor([2.0, 3.0, 4.0])) if remedy.breaks]
+    remedies = [
+        remedy for remedy in remedies_of(shifted, torch.ones(3), torch.tensor([2.0, 3.0, 4.0])) if remedy.breaks
+    ]
     working = [remedy for remedy in remedies if remedy.verdict in WORKING and remedy.kind == "edit"]
     assert working
     assert {remedy.verdict for remedy in working} == {"works on what ran"}
@@ -87,12 +89,12 @@ def test_a_side_that_only_empty_tensors_take_did_not_run() -> None:
 
 @pytest.mark.exhaustive
 def test_a_copy_without_the_gradient_works_on_what_ran() -> None:
-    for given in (torch.ones(3), torch.ones(3, requires_grad=True)):
+    for argument in (torch.ones(3), torch.ones(3, requires_grad=True)):
         with torch.no_grad():
-            working = [remedy for remedy in tried(with_kept_gradient, given) if remedy.verdict in WORKING]
+            working = [remedy for remedy in remedies_of(with_kept_gradient, argument) if remedy.verdict in WORKING]
         assert bool(working) == (torch.__version__ >= "2.13")  # before, new tensors have a .grad in compiled code
         for remedy in working:
             assert remedy.verdict == "works on what ran"
             assert (remedy.reason or "").endswith("with tensors that have a .grad")
-    (works, *_) = tried(lambda x: copy.deepcopy(x) * 2, torch.ones(3))
+    (works, *_) = remedies_of(lambda x: copy.deepcopy(x) * 2, torch.ones(3))
     assert works.verdict == "works"

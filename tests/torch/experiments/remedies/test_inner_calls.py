@@ -367,8 +367,8 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     assert parts.breaks == {breaks["GB0170"]}
     strict = find_inner_calls(original, report, files)
     assert not strict.calls
-    assert strict.broken is not None
-    assert strict.broken.break_ == breaks["GB0170"]
+    assert strict.broken_part is not None
+    assert strict.broken_part.break_ == breaks["GB0170"]
 
 
 @pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 leaves the function eager without a break")
@@ -389,9 +389,12 @@ def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
     original: Any = SimpleNamespace(
         entry=Entry("step", None, call, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
     )
-    found = find_inner_calls(original, report, {source.id: source.path or "" for source in report.sources})
+    inner = find_inner_calls(original, report, {source.id: source.path or "" for source in report.sources})
     inside = next(break_.id for break_ in report.breaks if break_.location and break_.location.function == "half")
-    assert (found.calls, found.broken and (found.broken.name, found.broken.break_)) == ((), ("half", inside))
+    assert (inner.calls, inner.broken_part and (inner.broken_part.name, inner.broken_part.break_)) == (
+        (),
+        ("half", inside),
+    )
 
 
 @pytest.mark.exhaustive

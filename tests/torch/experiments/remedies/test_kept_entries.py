@@ -46,12 +46,12 @@ class Scaled:
 PLUS: Callable[[torch.Tensor], torch.Tensor] = lambda x: breaks(x) + 1  # noqa: E731
 
 
-def kept(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
+def entries_of(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
     torch._dynamo.reset()
-    with keep_entries() as found:
+    with keep_entries() as kept_entries:
         value = run()
-    assert found.left_out == []
-    return found.entries, value
+    assert kept_entries.left_out == []
+    return kept_entries.entries, value
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def kept(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
 def test_a_compiled_callable_runs_again(function: Any, name: str) -> None:
     x = torch.ones(2, 3)
     compiled: Any = torch.compile(function, backend="eager")
-    entries, value = kept(lambda: compiled(x))
+    entries, value = entries_of(lambda: compiled(x))
     (entry,) = entries
     assert name in entry.function
     assert entry.frame == "0/0"
@@ -79,7 +79,7 @@ def test_a_compiled_callable_runs_again(function: Any, name: str) -> None:
 
 
 def test_the_entry_keeps_defaults_which_a_later_call_may_use() -> None:
-    (entry, *_), _ = kept(lambda: torch.compile(breaks, backend="eager")(torch.ones(3)))
+    (entry, *_), _ = entries_of(lambda: torch.compile(breaks, backend="eager")(torch.ones(3)))
     assert torch.equal(entry.call(torch.ones(3)), breaks(torch.ones(3)))
 
 
@@ -87,7 +87,7 @@ def test_a_function_of_a_module_is_not_a_method_of_it() -> None:
     def apply(net: Net, x: torch.Tensor) -> Any:
         return net(x) + 1
 
-    (entry,), value = kept(lambda: torch.compile(apply, backend="eager")(Net(), torch.ones(2, 3)))
+    (entry,), value = entries_of(lambda: torch.compile(apply, backend="eager")(Net(), torch.ones(2, 3)))
     assert isinstance(entry.call, types.FunctionType)
     net, x = entry.arguments.args
     assert isinstance(net, Net)
@@ -96,14 +96,14 @@ def test_a_function_of_a_module_is_not_a_method_of_it() -> None:
 
 def test_the_entry_has_the_state_before_the_call() -> None:
     net, x = Net(), torch.ones(2, 3)
-    (entry,), _ = kept(lambda: torch.compile(net, backend="eager")(x))
+    (entry,), _ = entries_of(lambda: torch.compile(net, backend="eager")(x))
     assert net.calls == 1
     assert entry.call.calls == 0  # type: ignore[attr-defined]
 
 
 def test_a_recompiled_function_is_kept_once() -> None:
     compiled = torch.compile(breaks, backend="eager")
-    entries, _ = kept(lambda: [compiled(torch.ones(n)) for n in (2, 3, 4)])
+    entries, _ = entries_of(lambda: [compiled(torch.ones(n)) for n in (2, 3, 4)])
     assert [entry.function for entry in entries] == ["breaks"]
     assert [tuple(value.shape) for value in entries[0].arguments.args[:1]] == [(2,)]
 
@@ -114,21 +114,21 @@ def test_compiled_functions_inside_uncompiled_ones() -> None:
     def outer(x: torch.Tensor) -> Any:
         return inner(x) + torch.compile(Net(), backend="aot_eager")(x)
 
-    entries, _ = kept(lambda: outer(torch.ones(2, 3)))
+    entries, _ = entries_of(lambda: outer(torch.ones(2, 3)))
     assert [entry.function.rpartition(".")[2] for entry in entries] == ["breaks", "Net"]
     assert [getattr(entry.backend, "compiler_name", None) for entry in entries] == ["eager", "aot_eager"]
 
 
-@pytest.mark.parametrize("how", ["fullgraph", pytest.param("scope", marks=pytest.mark.exhaustive)])
-def test_a_break_that_raises_is_fixed_as_well(how: str) -> None:
+@pytest.mark.parametrize("form", ["fullgraph", pytest.param("scope", marks=pytest.mark.exhaustive)])
+def test_a_break_that_raises_is_fixed_as_well(form: str) -> None:
     import jupyter_graphbreak
 
     torch._dynamo.reset()
     function = breaks
-    if how == "scope":
+    if form == "scope":
         function = torch._dynamo.error_on_graph_break(True)(breaks)
     with pytest.raises(Exception, match="graph_break"), jupyter_graphbreak.capture(entries=True) as run:
-        torch.compile(function, backend="eager", fullgraph=how == "fullgraph")(torch.ones(3))
+        torch.compile(function, backend="eager", fullgraph=form == "fullgraph")(torch.ones(3))
     report = run.try_remedies()
     assert report.status == "error"
     assert [remedy.verdict in WORKING for remedy in report.remedies or []][:1] == [True]

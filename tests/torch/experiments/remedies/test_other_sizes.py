@@ -29,10 +29,10 @@ LENGTHS = ([1, 2, 3], [3, 2, 1], [6], [0, 6], [2, 2, 1, 1])
     ],
 )
 def test_a_fix_for_one_length_works_for_other_lengths(tmp_path: Path, name: str) -> None:
-    program = next(each for each in programs("loops_and_sizes") if each.name == name)
+    program = next(candidate for candidate in programs("loops_and_sizes") if candidate.name == name)
     loaded = LoadedProgram(tmp_path / "program.py", program.text)
     report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *loaded.given()[0])
-    remedy = next(each for each in report.remedies or [] if each.family == "sizes")
+    remedy = next(candidate for candidate in report.remedies or [] if candidate.family == "sizes")
     assert remedy.verdict in WORKING
     (tmp_path / "with").mkdir()
     changed = LoadedProgram(tmp_path / "with" / "program.py", apply_edits(loaded, report, remedy))
@@ -82,11 +82,11 @@ def test_known_sizes_are_guarded_by_value(backend: str) -> None:
         x = torch.randn(int(grid.prod(-1).sum()) // 2, 2)
         gradients = []
         for program, sizes in ((model, grid), (compiled, known(grid))):
-            given = x.clone().requires_grad_()
+            argument = x.clone().requires_grad_()
             model.zero_grad()
-            result = program(given, sizes)
+            result = program(argument, sizes)
             result.sum().backward()
-            gradients.append((result.detach(), given.grad, model.model.weight.grad))
+            gradients.append((result.detach(), argument.grad, model.model.weight.grad))
         for one, other in zip(*gradients, strict=True):
             torch.testing.assert_close(one, other)
     assert counters["stats"]["unique_graphs"] == len(grids) - 1
@@ -110,9 +110,9 @@ def test_other_grids_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     counters.clear()
     compiled: Any = torch.compile(changed, backend="eager")  # another one compiles the same graphs
     for grid in ([[1, 4, 4]], [[1, 2, 8]], [[1, 8, 2]], [[2, 2, 4]], [[1, 4, 4]]):
-        given = {**inputs, "image_grid_thw": torch.tensor(grid)}
+        arguments = {**inputs, "image_grid_thw": torch.tensor(grid)}
         with torch._dynamo.config.patch(capture_scalar_outputs=True):
-            expected, actual = model(**given), compiled(**given)
+            expected, actual = model(**arguments), compiled(**arguments)
         torch.testing.assert_close(actual.logits, expected.logits)
         assert torch.equal(changed.model.rope_deltas, model.model.rope_deltas)
     assert not counters["graph_break"]

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.remedies import finding
 from jupyter_graphbreak.report.remedies import Remedy
 
 MODULE = """import torch
@@ -60,9 +59,7 @@ def load(path: Path) -> Any:
 
 
 @pytest.fixture
-def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
-    monkeypatch.setattr(finding, "_MIN_FIRST_RUN_S", 600.0)  # a busy machine decides nothing
-
+def judged(tmp_path: Path) -> Judge:
     def judge(*pairs: tuple[str, str], beside: str = "", text: str = MODULE) -> Remedy:
         file = tmp_path / "pkg" / f"own_{next(_NAMES)}.py"
         file.parent.mkdir(exist_ok=True)
@@ -198,8 +195,8 @@ def step(x):
     assert own.verdict == "works on what ran"
 
 
-@pytest.mark.parametrize(("most", "verdict"), [(2, "another result"), (100_000, "works")])
-def test_a_change_that_shows_only_in_the_third_call(judged: Judge, most: int, verdict: str) -> None:
+@pytest.mark.parametrize(("threshold", "verdict"), [(2, "another result"), (100_000, "works")])
+def test_a_change_that_shows_only_in_the_third_call(judged: Judge, threshold: int, verdict: str) -> None:
     text = """import torch
 
 seen = []
@@ -211,7 +208,7 @@ def step(x):
     return x * len(seen)
 """
     own = judged(
-        ("    seen.append(x.shape[0])\n", f"    if len(seen) < {most}:\n        seen.append(x.shape[0])\n"),
+        ("    seen.append(x.shape[0])\n", f"    if len(seen) < {threshold}:\n        seen.append(x.shape[0])\n"),
         ("    torch._dynamo.graph_break()\n", ""),
         text=text,
     )
@@ -219,13 +216,13 @@ def step(x):
 
 
 @pytest.mark.parametrize(
-    ("new", "wanted"),
+    ("new", "expected"),
     [("return x - missing(", "not valid Python: '(' was never closed, line 17"), ("return missing", "NameError")],
 )
-def test_a_failure_has_a_reason(judged: Judge, new: str, wanted: str) -> None:
+def test_a_failure_has_a_reason(judged: Judge, new: str, expected: str) -> None:
     own = judged(("return y + 1", new))
     assert own.verdict == "fails"
-    assert wanted in (own.reason or "")
+    assert expected in (own.reason or "")
 
 
 @pytest.mark.exhaustive

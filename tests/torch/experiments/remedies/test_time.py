@@ -94,7 +94,7 @@ def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, 
     search_ = Search(cast(TrialRunner, runner), seconds)
     search_.run()
     assert set(runner.goals_of_trials) == {*idents, "a part"}
-    assert not search_.unreached
+    assert not search_.unreached_breaks
     assert clock.now <= seconds
     titles = [candidate.titles for candidate in search_.candidates]
     assert len(titles) == len(set(titles)), "nothing is tried twice"
@@ -205,6 +205,7 @@ def test_a_run_that_would_end_late_is_not_started(monkeypatch: pytest.MonkeyPatc
     def double(x: torch.Tensor) -> torch.Tensor:
         return (x * 2).sum()
 
+    monkeypatch.undo()  # the ample time
     clock = Clock()
     clocks = SimpleNamespace(monotonic=clock.monotonic, thread_time=clock.monotonic)
     for module in (single_calls, rerun, finding, search, time_limit):
@@ -241,8 +242,8 @@ def test_questions_to_a_run_respect_their_time_limit() -> None:
 @pytest.mark.parametrize("steps", [1, 3, 60])
 def test_time_limit_ends_a_compilation_between_its_steps(backend: str, steps: int) -> None:
     def step() -> None:
-        taken.append(1)
-        if len(taken) == steps:
+        seconds.append(1)
+        if len(seconds) == steps:
             raise TimeUpError
 
     def waves(x: torch.Tensor) -> torch.Tensor:
@@ -250,15 +251,15 @@ def test_time_limit_ends_a_compilation_between_its_steps(backend: str, steps: in
             x = x.sin() + x.cos()
         return x
 
-    taken: list[int] = []
+    seconds: list[int] = []
     compiled: Any = torch.compile(waves, backend=backend)
     x = torch.ones(3, requires_grad=True)
     with pytest.raises(TimeUpError), before_each_step(step):
         compiled(x)
-    assert len(taken) == steps
+    assert len(seconds) == steps
     result = compiled(x)
     assert torch.allclose(result, waves(x))
-    assert len(taken) == steps
+    assert len(seconds) == steps
     assert "1 graph" in jupyter_graphbreak.explain(waves, x).to_text()
 
 
@@ -300,10 +301,10 @@ def test_a_change_without_time_for_unusual_inputs_works_on_what_ran(monkeypatch:
 
     monkeypatch.setattr(TrialRunner, "_compare_on_edge_cases", late)
     report = jupyter_graphbreak.try_remedies(torch.compile(prints, backend="eager"), torch.ones(3))
-    found = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    assert {remedy.reason for remedy in found} == {"there was no time to try unusual sizes and values"}
-    assert "works on what ran" in {remedy.verdict for remedy in found}
-    assert "works" not in {remedy.verdict for remedy in found}
+    working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert {remedy.reason for remedy in working} == {"there was no time to try unusual sizes and values"}
+    assert "works on what ran" in {remedy.verdict for remedy in working}
+    assert "works" not in {remedy.verdict for remedy in working}
 
 
 def test_a_setting_that_no_unusual_value_was_tried_with_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,9 +325,9 @@ def test_a_change_that_ran_on_some_inputs_only_works_on_what_ran(monkeypatch: py
 
     monkeypatch.setattr(trial_runner, "_SHARE_OF_RUN", 0.0)
     report = jupyter_graphbreak.try_remedies(torch.compile(branches, backend="eager"), torch.ones(3))
-    found = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    assert {remedy.reason for remedy in found} == {"there was no time to try all inputs"}
-    assert {remedy.verdict for remedy in found} == {"works on what ran"}
+    working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert {remedy.reason for remedy in working} == {"there was no time to try all inputs"}
+    assert {remedy.verdict for remedy in working} == {"works on what ran"}
 
 
 def test_check_keeps_its_result_if_there_is_no_time_to_find_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,7 +361,9 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
     late = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
     candidate = Candidate(("where",), ("Take both sides with torch.where",), "edit", (goal,), (), late)
-    found: Any = SimpleNamespace(runner=runner, candidates=[candidate], unreached=[goal], faults=[], broken_part=None)
-    remedies = with_remedies(report, {}, [found])[0].remedies or []
+    outcome: Any = SimpleNamespace(
+        runner=runner, candidates=[candidate], unreached_breaks=[goal], faults=[], broken_part=None
+    )
+    remedies = with_remedies(report, {}, [outcome])[0].remedies or []
     assert remedies[-1].reason == "there was no time left"
     assert "did not work" not in (remedies[-1].person or "")

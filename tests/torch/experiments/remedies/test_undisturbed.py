@@ -32,7 +32,7 @@ COUNT = 0
 log = logging.getLogger("a.program")
 
 
-def noisy(x: torch.Tensor, found: list[Any]) -> torch.Tensor:
+def noisy(x: torch.Tensor, drawn: list[Any]) -> torch.Tensor:
     """Has every kind of side effect."""
     global COUNT  # noqa: PLW0603 - it is what is tested
     COUNT += 1
@@ -42,7 +42,7 @@ def noisy(x: torch.Tensor, found: list[Any]) -> torch.Tensor:
     print("noisy", file=sys.stderr)  # noqa: T201
     log.warning("noisy")
     warnings.warn("noisy", stacklevel=1)
-    found.append(random.random())  # noqa: S311
+    drawn.append(random.random())  # noqa: S311
     x.add_(1)
     if x.sum() > 0:
         x = x * torch.rand(3)

@@ -64,9 +64,9 @@ def lines_of(*names: str) -> int:
     """Return the number of lines of functions and classes of the programs."""
     folder = Path(cases.__file__).parent
     nodes = [node for file in ("cases.py", "helpers.py") for node in ast.walk(ast.parse((folder / file).read_text()))]
-    found = [node for node in nodes if getattr(node, "name", None) in names]
-    assert found
-    return sum((node.end_lineno or 0) - node.lineno + 1 for node in found)  # type: ignore[attr-defined]
+    definitions = [node for node in nodes if getattr(node, "name", None) in names]
+    assert definitions
+    return sum((node.end_lineno or 0) - node.lineno + 1 for node in definitions)  # type: ignore[attr-defined]
 
 
 def exhaustive(*values: object) -> ParameterSet:
@@ -74,7 +74,7 @@ def exhaustive(*values: object) -> ParameterSet:
 
 
 @pytest.mark.parametrize(
-    ("case", "ident", "functions", "has"),
+    ("case", "ident", "functions", "code"),
     [
         exhaustive("helper_in_another_file", "b1", ["step", "norm", "report_shape"], "print('normalized'"),
         exhaustive("recompile_by_size", "r1", ["scale"], "compiled(torch.randn(4, 3)"),
@@ -91,16 +91,16 @@ def exhaustive(*values: object) -> ParameterSet:
     ],
 )
 def test_scripts_reproduce_the_finding_and_are_short(
-    warm: ScriptRunner, case: str, ident: str, functions: list[str], has: str
+    warm: ScriptRunner, case: str, ident: str, functions: list[str], code: str
 ) -> None:
     run = watched(case)
-    found = reproduced(run, ident, warm)
-    assert found.script is not None, found.reason
-    assert has in found.script
-    assert len(found.script.splitlines()) <= 2 * lines_of(*functions) + 30
-    assert "programs" not in found.script
+    reproducer = reproduced(run, ident, warm)
+    assert reproducer.script is not None, reproducer.reason
+    assert code in reproducer.script
+    assert len(reproducer.script.splitlines()) <= 2 * lines_of(*functions) + 30
+    assert "programs" not in reproducer.script
     target = target_of(run.report, ident)
-    shown, _ = warm.run(found.script, SECONDS)
+    shown, _ = warm.run(reproducer.script, SECONDS)
     assert target is not None
     assert shown is not None
     assert target.is_shown_by(shown, {"helpers.norm": "norm"})
@@ -174,20 +174,20 @@ def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.exhaustive
 def test_redacted_script_has_no_names_and_texts(warm: ScriptRunner) -> None:
-    found = reproduced(watched("error_in_a_scope"), ERROR, warm, redacted=True)
-    assert found.script is not None, found.reason
-    assert found.issue is not None
+    reproducer = reproduced(watched("error_in_a_scope"), ERROR, warm, redacted=True)
+    assert reproducer.script is not None, reproducer.reason
+    assert reproducer.issue is not None
     for word in ("outer", "strict", "shown"):
-        assert word not in found.script + found.issue
+        assert word not in reproducer.script + reproducer.issue
 
 
 def test_call_with_an_effect_is_not_run_again(runner: ScriptRunner) -> None:
     run = watched("writes_a_file")
     Path("reproducer-test.txt").unlink()
-    found = reproduced(run, "b1", runner)
-    assert found.script is None
-    assert found.reason is not None
-    assert "writes to the file reproducer-test.txt" in found.reason
+    reproducer = reproduced(run, "b1", runner)
+    assert reproducer.script is None
+    assert reproducer.reason is not None
+    assert "writes to the file reproducer-test.txt" in reproducer.reason
     assert not Path("reproducer-test.txt").exists()
     with pytest.raises(jupyter_graphbreak.NotReproducedError, match="writes to the file"):
         run.report.reproducer("b1")
@@ -212,10 +212,10 @@ def test_script_is_stopped_where_processes_cannot_fork(monkeypatch: pytest.Monke
 
 
 def test_reason_names_the_object_that_cannot_be_written(runner: ScriptRunner) -> None:
-    found = reproduced(watched("locked"), "b1", runner)
-    assert found.script is None
-    assert found.reason is not None
-    assert "lock" in found.reason
+    reproducer = reproduced(watched("locked"), "b1", runner)
+    assert reproducer.script is None
+    assert reproducer.reason is not None
+    assert "lock" in reproducer.reason
 
 
 def test_report_without_copies_says_how_to_keep_them() -> None:

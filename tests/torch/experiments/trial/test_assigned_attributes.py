@@ -107,22 +107,22 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 @pytest.mark.parametrize("case", sampled(OF_USER, 4))
 def test_user_module_is_restored(program: Callable[[str, str], Any], case: str) -> None:
-    made = program(*OF_USER[case])
-    before = made.changed()
-    compared = jupyter_graphbreak.compare_frontends(made.step, ONES)
-    assert made.changed() == before
+    module = program(*OF_USER[case])
+    before = module.changed()
+    compared = jupyter_graphbreak.compare_frontends(module.step, ONES)
+    assert module.changed() == before
     assert compared.effects is None
     assert compared.verdicts
 
 
 @pytest.mark.parametrize("case", OF_LIBRARY)
 def test_function_that_changes_a_library_is_not_run(program: Callable[[str, str], Any], case: str) -> None:
-    made = program(*OF_LIBRARY[case])
-    before = made.changed()
-    tried = jupyter_graphbreak.try_remedies(made.step, ONES, seconds=600)
-    compared = jupyter_graphbreak.compare_frontends(made.step, ONES)
-    assert made.changed() == before
-    for effects in (tried.effects, compared.effects):
+    module = program(*OF_LIBRARY[case])
+    before = module.changed()
+    report = jupyter_graphbreak.try_remedies(module.step, ONES, seconds=600)
+    compared = jupyter_graphbreak.compare_frontends(module.step, ONES)
+    assert module.changed() == before
+    for effects in (report.effects, compared.effects):
         assert [(effect.kind, effect.location and effect.location.line) for effect in effects or []] == [
             ("state", LINE)
         ]

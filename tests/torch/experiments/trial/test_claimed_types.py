@@ -79,18 +79,18 @@ CLAIMING = {
 }
 
 #: Copies of the other mocks take long.
-HELD = {name: value for name, value in CLAIMING.items() if not name.startswith("mock") or name == "mock of a tensor"}
+CHANGED = {name: value for name, value in CLAIMING.items() if not name.startswith("mock") or name == "mock of a tensor"}
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def use() -> None:
     """Change all objects that can be changed."""
-    held = HELD
-    held["mock of a tensor"].add_(1)
-    held["weak proxy"].add()
-    held["proxy of a counter"].add()
-    held["proxy of a list"].append(2.0)
-    held["proxy of a tensor"].add_(1)
+    objects = CHANGED
+    objects["mock of a tensor"].add_(1)
+    objects["weak proxy"].add()
+    objects["proxy of a counter"].add()
+    objects["proxy of a list"].append(2.0)
+    objects["proxy of a tensor"].add_(1)
 
 
 def step(x: torch.Tensor) -> torch.Tensor:
@@ -102,11 +102,11 @@ def step(x: torch.Tensor) -> torch.Tensor:
 
 
 def state() -> Any:
-    return COUNTER.calls, len(ITEMS), WEIGHT.sum().item(), len(HELD["mock of a tensor"].mock_calls)
+    return COUNTER.calls, len(ITEMS), WEIGHT.sum().item(), len(CHANGED["mock of a tensor"].mock_calls)
 
 
 @pytest.mark.exhaustive
-def test_programs_that_use_them_are_tried_and_change_nothing() -> None:
+def test_trials_of_a_program_that_uses_such_objects_change_nothing() -> None:
     before = state()
     report = jupyter_graphbreak.try_remedies(torch.compile(step, backend="eager"), torch.ones(3))
     assert not report.diagnostics, report.diagnostics
@@ -119,7 +119,7 @@ def test_programs_that_use_them_are_tried_and_change_nothing() -> None:
 def test_a_copy_has_the_real_type_and_the_same_state(name: str) -> None:
     value = CLAIMING[name]
     failed: list[Any] = []
-    copied = clone({"it": value}, failed=failed)["it"]
+    copied = clone({"it": value}, failures=failed)["it"]
     assert not failed
     assert type(copied).__qualname__ == type(value).__qualname__
     assert difference(value, copied) is None

@@ -80,18 +80,18 @@ def test_recording_handler_receives_records_in_order(log: logging.Logger) -> Non
 
 def test_exception_of_a_handler_is_raised(log: logging.Logger) -> None:
     log.addHandler(Strict())
-    found = result_of(logs_then_notes)
-    assert isinstance(found.raised, LookupError)
-    assert found.state["EVENTS"] == []
+    result = result_of(logs_then_notes)
+    assert isinstance(result.raised, LookupError)
+    assert result.state["EVENTS"] == []
 
 
 def test_handler_that_cannot_be_copied_receives_nothing(log: logging.Logger) -> None:
     handler = Recording()
     handler.kept = (number for number in range(3))  # type: ignore[attr-defined]
     log.addHandler(handler)
-    found = result_of(logs_then_notes)
-    assert found.raised is None
-    assert [text for _, _, text in found.effects.logged] == ["logged"]
+    result = result_of(logs_then_notes)
+    assert result.raised is None
+    assert [text for _, _, text in result.effects.logged] == ["logged"]
     assert handler.messages == []
 
 
@@ -120,9 +120,9 @@ def logs_two(x: torch.Tensor) -> torch.Tensor:
 def test_filter_with_state_filters_in_a_copy(log: logging.Logger) -> None:
     original = Counting()
     log.addFilter(original)
-    found = result_of(logs_two)
-    assert [text for _, _, text in found.effects.logged] == ["logged"]
-    assert found.state["EVENTS"] == ["dropped", "logged"]
+    result = result_of(logs_two)
+    assert [text for _, _, text in result.effects.logged] == ["logged"]
+    assert result.state["EVENTS"] == ["dropped", "logged"]
     assert (original.seen, EVENTS, Counting.total) == ([], [], 0)
 
 
@@ -186,11 +186,11 @@ def test_warnings_pass_the_process_filters(action: Any, shown: int | None) -> No
         warnings.simplefilter(action)
         before = list(warnings.filters)
         for _ in range(2):  # a warning shown once is shown once per run
-            found = result_of(twice)
+            result = result_of(twice)
             if shown is None:
-                assert isinstance(found.raised, UserWarning)
+                assert isinstance(result.raised, UserWarning)
             else:
-                assert len(found.effects.warned) == shown
+                assert len(result.effects.warned) == shown
         assert warnings.filters == before
 
 
@@ -207,6 +207,6 @@ def says_otherwise(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_order_of_prints_and_logs_is_compared() -> None:
-    (found,) = differences(result_of(says), result_of(says_otherwise))
-    assert found.text == "prints, warns and logs in a different order"
-    assert found.is_acceptable
+    (difference,) = differences(result_of(says), result_of(says_otherwise))
+    assert difference.text == "prints, warns and logs in a different order"
+    assert difference.is_acceptable

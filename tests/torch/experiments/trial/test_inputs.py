@@ -32,8 +32,8 @@ class Model(torch.nn.Module):
         self.embedding = torch.nn.Embedding(10, 4)
 
     def forward(self, ids: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
-        found: torch.Tensor = self.embedding(ids)
-        return found.sum() if scale is None else found.sum() * scale
+        embedded: torch.Tensor = self.embedding(ids)
+        return embedded.sum() if scale is None else embedded.sum() * scale
 
 
 IDS = torch.tensor([[2, 5, 9]])
@@ -48,8 +48,8 @@ def test_embedding_ids_stay_within_the_given_range() -> None:
     inputs = [other for other in other_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not other.is_special]
     ids = [other.arguments.args[0] for other in inputs]
     assert len(ids) > 5
-    assert all(2 <= int(given.min()) <= int(given.max()) <= 9 for given in ids)
-    assert sum(not torch.equal(given, IDS) for given in ids) >= 3
+    assert all(2 <= int(tensor.min()) <= int(tensor.max()) <= 9 for tensor in ids)
+    assert sum(not torch.equal(tensor, IDS) for tensor in ids) >= 3
     assert torch.equal(by_name(model, IDS)["ids negated"].arguments.args[0], torch.tensor([[9, 2, 5]]))
     assert -2.0 in [other.arguments.args[1].item() for other in inputs]
 
@@ -71,31 +71,31 @@ def test_counts_that_pytorch_does_not_check_are_never_negative() -> None:
     def through_a_function(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         return repeated(x, counts)
 
-    given = Arguments(torch.ones(3), torch.tensor([2, 0, 1]))
+    arguments = Arguments(torch.ones(3), torch.tensor([2, 0, 1]))
     for fn in (repeated, through_a_function):
-        inputs = [*other_inputs(given, fn), *edge_inputs(given, fn, {})]
+        inputs = [*other_inputs(arguments, fn), *edge_inputs(arguments, fn, {})]
         counts = [other.arguments.args[1] for other in inputs]
         assert len(counts) > 20
         assert all(not tensor.numel() or tensor.min() >= 0 for tensor in counts)
 
 
 def test_integers_that_are_no_indices_are_negated_and_reordered() -> None:
-    found = by_name(lambda x: x + 1, torch.tensor([1, 2, 3]))
-    assert torch.equal(found["x negated"].arguments.args[0], torch.tensor([-1, -2, -3]))
-    assert torch.equal(found["integers in a different order"].arguments.args[0], torch.tensor([3, 1, 2]))
+    inputs = by_name(lambda x: x + 1, torch.tensor([1, 2, 3]))
+    assert torch.equal(inputs["x negated"].arguments.args[0], torch.tensor([-1, -2, -3]))
+    assert torch.equal(inputs["integers in a different order"].arguments.args[0], torch.tensor([3, 1, 2]))
 
 
 def test_numbers_and_tables_of_the_code_become_lengths_and_values() -> None:
     alone = types.FunctionType((lambda x: x[:100] / (x.max() - 6.5)).__code__, {})
-    found = edge_inputs(Arguments(torch.ones(3)), alone, {"table": torch.ones(40)})
-    edges = [other.arguments.args[0] for other in found]
+    inputs = edge_inputs(Arguments(torch.ones(3)), alone, {"table": torch.ones(40)})
+    edges = [other.arguments.args[0] for other in inputs]
     assert {40, 41, 100, 101} <= {x.numel() for x in edges}
     assert any((x == 6.5).all() for x in edges)
 
 
 def test_any_string_may_be_a_different_one() -> None:
-    found = edge_inputs(Arguments(torch.ones(3), "sum"), lambda x, name: getattr(x, name)(), {})
-    assert "not sum" in [other.arguments.args[1] for other in found]
+    inputs = edge_inputs(Arguments(torch.ones(3), "sum"), lambda x, name: getattr(x, name)(), {})
+    assert "not sum" in [other.arguments.args[1] for other in inputs]
 
 
 def test_products_of_integers_overflow() -> None:
@@ -120,25 +120,25 @@ class Pair(NamedTuple):
 
 def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
     one = torch.ones(2)
-    given: list[Any] = [Output(one), Encoding(x=one), OrderedDict(x=one), Pair(one, one), {"x": [one, 3]}]
-    for value in given:
+    arguments: list[Any] = [Output(one), Encoding(x=one), OrderedDict(x=one), Pair(one, one), {"x": [one, 3]}]
+    for value in arguments:
         changed = by_name(lambda value: value, value)["all tensors negated"].arguments.args[0]
         assert type(changed) is type(value)
         match changed:
             case Output():
                 assert changed.name == "a"
-                found = changed.loss
+                tensor = changed.loss
             case Pair():
                 assert changed.left is changed.right
-                found = changed.left
+                tensor = changed.left
             case dict() if type(changed) is dict:
                 assert changed["x"][1] == 3
-                found = changed["x"][0]
+                tensor = changed["x"][0]
             case _:
-                found = changed["x"]
-        assert torch.equal(found, -one)
+                tensor = changed["x"]
+        assert torch.equal(tensor, -one)
     assert torch.equal(one, torch.ones(2))
-    assert torch.equal(given[1]["x"], one)
+    assert torch.equal(arguments[1]["x"], one)
 
 
 def test_module_arguments_are_kept() -> None:
@@ -173,10 +173,10 @@ def test_inputs_for_which_the_function_would_wait_forever_are_left_out() -> None
             waiting.put(x)
         return waiting.get()
 
-    given = Arguments(torch.ones(2), 3)
+    arguments = Arguments(torch.ones(2), 3)
     with sandboxed():
-        reference = Reference(last_of, next(other_inputs(given, last_of)))
-        assert any(edge.arguments.args[1] == 0 for edge in edge_inputs(given, last_of, {}))
+        reference = Reference(last_of, next(other_inputs(arguments, last_of)))
+        assert any(edge.arguments.args[1] == 0 for edge in edge_inputs(arguments, last_of, {}))
         counts = [case.input.arguments.args[1] for case in reference.edge_cases()]
     assert counts
     assert 0 not in counts
@@ -242,10 +242,10 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
             self.hidden = self.cell(x + self.hidden)
             return self.hidden
 
-    given = Arguments(torch.ones(1, 2))
+    arguments = Arguments(torch.ones(1, 2))
     with sandboxed():
-        reference = Reference(Recurrent(), next(other_inputs(given, lambda x: x)))
-        (again,) = reference.cases([given])
+        reference = Reference(Recurrent(), next(other_inputs(arguments, lambda x: x)))
+        (again,) = reference.cases([arguments])
     assert reference.changed == {"self"}
     assert again.expected.backward_error is None
     assert again.expected.gradients
@@ -260,18 +260,18 @@ def kinds(fn: Any, *args: Any) -> dict[str, list[Input]]:
 
 
 def test_floating_point_tensors_become_bool_tensors_for_which_only_errors_count() -> None:
-    found = kinds(lambda x: x + 1, torch.tensor([0.5, -1.0]))["bool tensors"]
-    assert [other.arguments.args[0].dtype for other in found] == [torch.bool] * 3
-    assert {bool(other.arguments.args[0].any()) for other in found} == {True, False}
-    assert all(other.only_errors_count for other in found)
+    cases = kinds(lambda x: x + 1, torch.tensor([0.5, -1.0]))["bool tensors"]
+    assert [other.arguments.args[0].dtype for other in cases] == [torch.bool] * 3
+    assert {bool(other.arguments.args[0].any()) for other in cases} == {True, False}
+    assert all(other.only_errors_count for other in cases)
     assert "bool tensors" not in kinds(lambda x: x + 1, torch.tensor([1, 2]))
 
 
 def test_tensors_get_a_gradient_if_code_reads_or_copies_it() -> None:
-    (found,) = kinds(lambda x, n: x if x.grad is None else n, torch.ones(2), torch.tensor([1]))[
+    (case,) = kinds(lambda x, n: x if x.grad is None else n, torch.ones(2), torch.tensor([1]))[
         "tensors that have a .grad"
     ]
-    x, n = found.arguments.args
+    x, n = case.arguments.args
     assert (x.grad.tolist(), n.grad) == ([2.0, 2.0], None)
     weight = torch.ones(2)
     *_, last = edge_inputs(Arguments(torch.ones(2)), lambda x: copy.deepcopy(weight) * x, {"weight": weight})
@@ -281,9 +281,9 @@ def test_tensors_get_a_gradient_if_code_reads_or_copies_it() -> None:
 
 
 def test_strides_of_edge_inputs_have_gaps_and_are_transposed() -> None:
-    found = kinds(lambda x: x + 1, torch.arange(6.0).reshape(2, 3))
+    cases_by_kind = kinds(lambda x: x + 1, torch.arange(6.0).reshape(2, 3))
     gaps, transposed = (
-        found[kind][0].arguments.args[0] for kind in ("tensors that are not contiguous", "transposed tensors")
+        cases_by_kind[kind][0].arguments.args[0] for kind in ("tensors that are not contiguous", "transposed tensors")
     )
     assert gaps.shape == transposed.shape == (2, 3)
     assert torch.equal(gaps, torch.arange(6.0).reshape(2, 3) * 3)
@@ -299,21 +299,21 @@ def test_strides_of_edge_inputs_have_gaps_and_are_transposed() -> None:
 
 
 def test_one_of_several_tensors_gets_one_more_dimension() -> None:
-    found = kinds(lambda x, y: x + y, torch.arange(3.0), torch.arange(3.0))
-    one, other = found["y with one more dimension"][0].arguments.args
+    cases_by_kind = kinds(lambda x, y: x + y, torch.arange(3.0), torch.arange(3.0))
+    one, other = cases_by_kind["y with one more dimension"][0].arguments.args
     assert (one.shape, other.shape) == ((3,), (2, 3))
     assert "x with one more dimension" not in kinds(lambda x: x + 1, torch.arange(3.0))
 
 
-def test_defaults_of_another_type_than_the_given_tensor_are_another_kind() -> None:
+def test_defaults_with_a_different_type_than_the_tensor_are_a_different_kind() -> None:
     def scale(x: torch.Tensor, use: Any = True, n: Any = 3, mask: Any = None) -> torch.Tensor:
         scaled: torch.Tensor = x * n if use else x + mask
         return scaled
 
-    found = kinds(scale, torch.arange(3.0), torch.tensor(True), torch.tensor(2), torch.arange(3.0))
-    flags = [found[f"use = {flag}"][0].arguments.args[1] for flag in (True, False)]
-    assert (flags, found["n = 3"][0].arguments.args[2]) == ([True, False], 3)
-    assert not any(kind.startswith(("mask =", "x =")) for kind in found)
+    cases_by_kind = kinds(scale, torch.arange(3.0), torch.tensor(True), torch.tensor(2), torch.arange(3.0))
+    flags = [cases_by_kind[f"use = {flag}"][0].arguments.args[1] for flag in (True, False)]
+    assert (flags, cases_by_kind["n = 3"][0].arguments.args[2]) == ([True, False], 3)
+    assert not any(kind.startswith(("mask =", "x =")) for kind in cases_by_kind)
 
 
 def test_a_parameter_that_is_none_gets_numbers_a_tensor_and_a_mask() -> None:
@@ -321,33 +321,36 @@ def test_a_parameter_that_is_none_gets_numbers_a_tensor_and_a_mask() -> None:
         result: torch.Tensor = x if scale is None else x * scale
         return result
 
-    found = kinds(scaled, torch.arange(3.0))
-    assert [found[f"scale = {number}"][0].arguments.named(scaled)["scale"] for number in ("2.0", "0.0")] == [2.0, 0.0]
+    cases_by_kind = kinds(scaled, torch.arange(3.0))
+    assert [cases_by_kind[f"scale = {number}"][0].arguments.named(scaled)["scale"] for number in ("2.0", "0.0")] == [
+        2.0,
+        0.0,
+    ]
     tensors = [
-        given
-        for kind, cases in found.items()
-        if kind.startswith("scale =") and isinstance(given := cases[0].arguments.named(scaled)["scale"], torch.Tensor)
+        scale
+        for kind, cases in cases_by_kind.items()
+        if kind.startswith("scale =") and isinstance(scale := cases[0].arguments.named(scaled)["scale"], torch.Tensor)
     ]
     assert [tensor.dtype for tensor in tensors] == [torch.float32, torch.bool]
 
 
 def test_tensors_that_require_gradients_are_also_not_finite() -> None:
-    found = kinds(lambda x: x.sum(), torch.ones(3))["tensors that require gradients"]
-    values = [case.arguments.args[0] for case in found]
+    cases = kinds(lambda x: x.sum(), torch.ones(3))["tensors that require gradients"]
+    values = [case.arguments.args[0] for case in cases]
     assert {bool(value.isnan().all()) for value in values} == {True, False}
     assert any(value.isinf().all() for value in values)
     assert all(value.requires_grad for value in values)
 
 
 def test_numbers_of_the_state_are_zero_with_tensors_that_require_gradients() -> None:
-    found = list(edge_inputs(Arguments(torch.ones(1)), lambda x: x, {"gain": 2.0}))
-    values = [other.arguments.args[0] for other in found if other.state == {"gain": 0.0} and other.other_kind]
+    inputs = list(edge_inputs(Arguments(torch.ones(1)), lambda x: x, {"gain": 2.0}))
+    values = [other.arguments.args[0] for other in inputs if other.state == {"gain": 0.0} and other.other_kind]
     assert [value.sign().tolist() for value in values if value.requires_grad] == [[1.0], [-1.0], [1.0]]
 
 
 def test_one_of_several_tensors_requires_gradients() -> None:
-    found = kinds(lambda x, w: x * w, torch.ones(3), torch.ones(3))
-    values = [case.arguments.args for case in found["x requiring gradients"]]
+    cases_by_kind = kinds(lambda x, w: x * w, torch.ones(3), torch.ones(3))
+    values = [case.arguments.args for case in cases_by_kind["x requiring gradients"]]
     assert {(x.requires_grad, w.requires_grad) for x, w in values} == {(True, False)}
     assert {float(x.sum()) for x, _ in values} == {9.0, -9.0, 0.0}
 
@@ -360,7 +363,7 @@ def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> N
 
 def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
     entry = Entry("", None, lambda x, lr: x * lr, Arguments(torch.ones(3), 0.1), "eager")
-    compiled = [case.input.what for case in Original(entry).edge_cases_to_compile("some")]
+    compiled = [case.input.description for case in Original(entry).edge_cases_to_compile("some")]
     assert {"all tensors nan", "all tensors with a nan", "lr = nan"} <= set(compiled)
 
 
@@ -398,11 +401,11 @@ def test_strings_and_enumerations_take_other_values_on_both_sides_of_a_condition
         scaled: torch.Tensor = x * TABLE[name] + mode.value
         return scaled
 
-    given = Arguments(torch.arange(3.0), "same", Mode.B)
-    found = {other.example.what: other.arguments.args for other in edge_inputs(given, choose, {})}
-    assert found["name = 'keep'"][1] == "keep"
-    assert found["name = 'keep', all tensors negated"][0].tolist() == [0.0, -1.0, -2.0]
-    modes = {args[2] for args in found.values()}
+    arguments = Arguments(torch.arange(3.0), "same", Mode.B)
+    arguments_by_input = {other.example.what: other.arguments.args for other in edge_inputs(arguments, choose, {})}
+    assert arguments_by_input["name = 'keep'"][1] == "keep"
+    assert arguments_by_input["name = 'keep', all tensors negated"][0].tolist() == [0.0, -1.0, -2.0]
+    modes = {args[2] for args in arguments_by_input.values()}
     assert modes == {Mode.A, Mode.B, Mode.C}
 
 
@@ -410,10 +413,12 @@ def test_items_of_lists_change_and_keys_of_dicts_are_missing() -> None:
     def f(x: torch.Tensor, table: dict[str, float], scales: list[float]) -> torch.Tensor:
         return x * table["k"] * scales[-1]
 
-    found = [one.arguments.args for one in edge_inputs(Arguments(torch.ones(2), {"k": 2.0}, [1.0, 2.0, 4.0]), f, {})]
-    assert [1.0, 2.0, 0.0] in [scales for *_, scales in found]
-    assert {} in [table for _, table, _ in found]
-    assert any(scales[-1] == 0.0 and x.requires_grad for x, _, scales in found if scales)
+    arguments = [
+        one.arguments.args for one in edge_inputs(Arguments(torch.ones(2), {"k": 2.0}, [1.0, 2.0, 4.0]), f, {})
+    ]
+    assert [1.0, 2.0, 0.0] in [scales for *_, scales in arguments]
+    assert {} in [table for _, table, _ in arguments]
+    assert any(scales[-1] == 0.0 and x.requires_grad for x, _, scales in arguments if scales)
 
 
 def test_strings_of_the_state_change_if_the_code_compares_them() -> None:
@@ -421,8 +426,8 @@ def test_strings_of_the_state_change_if_the_code_compares_them() -> None:
         return x * 2 if model.rule == "double" else x
 
     model = types.SimpleNamespace(rule="double")
-    found = edge_inputs(Arguments(torch.arange(3.0)), choose, {"model.rule": "double", "model.name": "net"})
-    states = [other.state for other in found if other.state and not other.other_kind]
+    inputs = edge_inputs(Arguments(torch.arange(3.0)), choose, {"model.rule": "double", "model.name": "net"})
+    states = [other.state for other in inputs if other.state and not other.other_kind]
     assert states == [{"model.rule": "not double"}] * 4
 
 
@@ -456,17 +461,17 @@ def test_arguments_share_memory_are_missing_zero_or_truth_values_and_a_mask_sele
     def f(x: torch.Tensor, flag: torch.Tensor, doubled: bool) -> torch.Tensor:
         return x[x > 0] * (2 if flag and doubled else 3)
 
-    given = Arguments(torch.linspace(-1, 2, 6), torch.tensor(1.0), True)
-    found = {one.example.what: one for one in edge_inputs(given, f, {})}
-    x, part, _ = found["flag in the memory of x"].arguments.copy().args
+    arguments = Arguments(torch.linspace(-1, 2, 6), torch.tensor(1.0), True)
+    inputs = {one.example.what: one for one in edge_inputs(arguments, f, {})}
+    x, part, _ = inputs["flag in the memory of x"].arguments.copy().args
     x.add_(1)
     assert part == x[0] == 0
-    assert [found[f"flag = {value}"].arguments.args[1] for value in ("None", "[]")] == [None, []]
-    assert found["doubled = None"].arguments.args[2] is None
-    assert found["flag = True"].arguments.args[1].dtype == torch.bool
-    selected = found["all tensors with one positive number"].arguments.args[0]
+    assert [inputs[f"flag = {value}"].arguments.args[1] for value in ("None", "[]")] == [None, []]
+    assert inputs["doubled = None"].arguments.args[2] is None
+    assert inputs["flag = True"].arguments.args[1].dtype == torch.bool
+    selected = inputs["all tensors with one positive number"].arguments.args[0]
     assert int((selected > 0).sum()) == 1
-    x, zero, _ = found["flag zero, tensors that require gradients"].arguments.args
+    x, zero, _ = inputs["flag zero, tensors that require gradients"].arguments.args
     assert zero.item() == 0
     assert x.any()
     assert x.requires_grad

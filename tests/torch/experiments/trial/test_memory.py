@@ -79,33 +79,35 @@ def test_runs_use_a_kept_copy_and_restore_it() -> None:
     model: Any = Changes(LARGE, LARGE)
     model.calls = 0
     torch._dynamo.reset()
-    with keep_entries() as kept:
+    with keep_entries() as kept_entries:
         torch.compile(torch.nn.Linear.forward, backend="eager")(model, torch.ones(2, LARGE))
-    (entry,) = kept.entries
-    held = next(item for item in entry.tensors() if item.shape == (LARGE, LARGE))
-    before = held.detach().clone()
+    (entry,) = kept_entries.entries
+    large_tensor = next(item for item in entry.tensors() if item.shape == (LARGE, LARGE))
+    before = large_tensor.detach().clone()
     with entry.set_up():
         subject = Subject(entry.call, entry.arguments)
-        (working,) = {item.data_ptr() for item in subject.memory.memo().values() if item.nbytes() == held.nbytes}
-        assert working == held.data_ptr()  # not copied again: the original can restore it
-        held.data.zero_()
-    assert torch.equal(held, before)
+        (working,) = {
+            item.data_ptr() for item in subject.memory.memo().values() if item.nbytes() == large_tensor.nbytes
+        }
+        assert working == large_tensor.data_ptr()  # not copied again: the original can restore it
+        large_tensor.data.zero_()
+    assert torch.equal(large_tensor, before)
     with torch.no_grad():
         model.weight.fill_(3)
     with entry.set_up():
         subject = Subject(entry.call, entry.arguments)
-        (working,) = {item.data_ptr() for item in subject.memory.memo().values() if item.nbytes() == held.nbytes} - {
-            held.data_ptr()
-        }
-    assert torch.equal(held, before)
+        (working,) = {
+            item.data_ptr() for item in subject.memory.memo().values() if item.nbytes() == large_tensor.nbytes
+        } - {large_tensor.data_ptr()}
+    assert torch.equal(large_tensor, before)
 
 
 def test_digest_needs_one_temporary_tensor() -> None:
     # A new temporary tensor for each part would let the heap grow by the size of the digested tensor.
-    given = torch.ones(2000, 2000)
+    argument = torch.ones(2000, 2000)
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, profile_memory=True) as profiler:
-        digest(given)
+        digest(argument)
     allocated = [event.self_cpu_memory_usage for event in profiler.events() or []]
     assert len([size for size in allocated if size > 1 << 20]) == 1
 
@@ -124,11 +126,11 @@ class Twice(torch.nn.Linear):
 
 
 def test_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> None:
-    given = Twice(LARGE, LARGE)
+    argument = Twice(LARGE, LARGE)
     once = Reentrant(LARGE, LARGE)
-    once.load_state_dict(given.state_dict())
+    once.load_state_dict(argument.state_dict())
     results = []
-    for module in (given, once):
+    for module in (argument, once):
         module.weight.grad = torch.ones_like(module.weight)
         with shared_run_setup(CallModes.now()):
             subject = Subject(module)
@@ -136,7 +138,7 @@ def test_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> Non
             assert subject.call.weight.grad is not None
             assert torch.equal(subject.call.weight.grad, module.weight.grad)
     assert difference(results[0].gradients, results[1].gradients) is None
-    gradients = [(found.gradients or {})["the parameter weight"] for found in results]
+    gradients = [(result.gradients or {})["the parameter weight"] for result in results]
     assert all(gradient is not None and gradient.numel() < LARGE * LARGE / 50 for gradient in gradients)
 
 
@@ -158,16 +160,16 @@ def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    given = torch.randn(1100, 1000).to(dtype)
-    assert difference(digest(given), digest(given.clone())) is None
+    argument = torch.randn(1100, 1000).to(dtype)
+    assert difference(digest(argument), digest(argument.clone())) is None
     for row, column in ((0, 0), (700, 3), (1099, 999)):
-        other = given.clone()
+        other = argument.clone()
         other[row, column] += 1
-        assert difference(digest(given), digest(other)) is not None
+        assert difference(digest(argument), digest(other)) is not None
         other[row, column] = float("nan")
-        assert difference(digest(given), digest(other)) is not None
-    assert not digest(torch.zeros_like(given)).any()
-    assert difference(digest(given), digest(given.flip(0))) is not None
+        assert difference(digest(argument), digest(other)) is not None
+    assert not digest(torch.zeros_like(argument)).any()
+    assert difference(digest(argument), digest(argument.flip(0))) is not None
 
 
 def test_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:

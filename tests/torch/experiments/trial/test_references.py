@@ -80,12 +80,12 @@ def test_copied_scheduler_steps_the_copied_optimizer() -> None:
         return optimizer.param_groups[0]["lr"]
 
     subject, result = ran(step, torch.ones(1, 2))
-    made: Any = {place.name: place.read() for place in subject._places}
-    assert made["scheduler"].optimizer is made["optimizer"]
-    assert made["optimizer"].param_groups[0]["params"][0] is made["model"].weight
+    values: Any = {place.name: place.read() for place in subject._places}
+    assert values["scheduler"].optimizer is values["optimizer"]
+    assert values["optimizer"].param_groups[0]["params"][0] is values["model"].weight
     assert result.value == 0.5
     assert result.effects.warnings == []
-    assert not torch.equal(made["model"].weight, before)
+    assert not torch.equal(values["model"].weight, before)
     assert torch.equal(model.weight, before)
     assert model.weight.grad is None
     assert (optimizer.param_groups[0]["lr"], scheduler.last_epoch) == (1.0, 0)
@@ -141,8 +141,8 @@ class Parent:
 
 def test_weak_references_partials_and_bound_methods_refer_to_the_copy() -> None:
     parent = Parent()
-    made = clone([parent, parent.grow, weakref.WeakKeyDictionary({parent: 1})])
-    copied, grow, weak = made
+    copies = clone([parent, parent.grow, weakref.WeakKeyDictionary({parent: 1})])
+    copied, grow, weak = copies
     assert copied.child.parent() is copied
     assert grow.__self__ is copied
     assert list(weak) == [copied]
@@ -168,18 +168,18 @@ class Named(OrderedDict[str, Any]):
 def test_all_kinds_of_containers_are_copied() -> None:
     named = Named(a=[1])
     named.note = [2]  # type: ignore[attr-defined]
-    given: Any = [Slotted(), named, defaultdict(list, {1: [1]}), UserDict(a=[1]), {torch.ones(1): 1}]
-    slotted, copied, default, user, by_tensor = clone(given)
+    arguments: Any = [Slotted(), named, defaultdict(list, {1: [1]}), UserDict(a=[1]), {torch.ones(1): 1}]
+    slotted, copied, default, user, by_tensor = clone(arguments)
     slotted.items.append(2)
     copied["A"].append(2)
     copied.note.append(3)
     default[1].append(2)
     user["a"].append(2)
-    assert given[0].items == [1]
+    assert arguments[0].items == [1]
     assert (named["A"], named.note) == ([1], [2])  # type: ignore[attr-defined]
-    assert (given[2], given[3]) == ({1: [1]}, {"a": [1]})
+    assert (arguments[2], arguments[3]) == ({1: [1]}, {"a": [1]})
     assert default["new"] == []
-    assert next(iter(by_tensor)) is not next(iter(given[4]))
+    assert next(iter(by_tensor)) is not next(iter(arguments[4]))
 
 
 class Pair(tuple[Any, ...]):
@@ -293,9 +293,9 @@ def test_inputs_that_cannot_be_derived_are_skipped() -> None:
     def f(batch: OneSize) -> torch.Tensor:
         return batch["a"].sum()
 
-    found = list(other_inputs(Arguments(OneSize(a=torch.rand(4, 3))), f))
-    assert found
-    assert all(derived.arguments.args[0]["a"].shape[0] == 4 for derived in found)
+    inputs = list(other_inputs(Arguments(OneSize(a=torch.rand(4, 3))), f))
+    assert inputs
+    assert all(derived.arguments.args[0]["a"].shape[0] == 4 for derived in inputs)
 
 
 def made(calls: list[int]) -> Any:
@@ -325,10 +325,10 @@ def with_callbacks(x: torch.Tensor, callbacks: Any) -> torch.Tensor:
 def test_functions_inside_arguments_are_copied_for_every_input() -> None:
     calls: list[int] = []
     callback = made(calls)
-    given = torch.ones(3), {"all": [callback]}
-    report = jupyter_graphbreak.try_remedies(torch.compile(with_callbacks, backend="eager"), *given)
+    arguments = torch.ones(3), {"all": [callback]}
+    report = jupyter_graphbreak.try_remedies(torch.compile(with_callbacks, backend="eager"), *arguments)
     assert "works" in {remedy.verdict for remedy in report.remedies or []}
-    jupyter_graphbreak.compare_frontends(with_callbacks, *given)
+    jupyter_graphbreak.compare_frontends(with_callbacks, *arguments)
     assert (calls, callback.calls) == ([], 0)
 
 

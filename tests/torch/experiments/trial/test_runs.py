@@ -251,9 +251,9 @@ def view_instead_of_the_same() -> Any:
     return same, view
 
 
-@case("aliasing", "makes the result a separate object, but in the original it is the argument given", [1, 2])
+@case("aliasing", "makes the result a separate object, but in the original it is the argument value", [1, 2])
 def separate_list() -> Any:
-    return lambda given: given, lambda given: list(given)
+    return lambda value: value, lambda value: list(value)
 
 
 @case("state", "leaves seen different: 0 items instead of 1")
@@ -392,17 +392,17 @@ DECLARED = {
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_each_difference_is_reported_alone(name: str) -> None:
     original, changed, kind, text, args = CASES[name]
-    (found,) = compared(original, changed, *args)
-    assert found.kind == kind
-    assert found.text.startswith(text)
-    assert found.is_acceptable == (kind in DECLARED)
+    (difference,) = compared(original, changed, *args)
+    assert difference.kind == kind
+    assert difference.text.startswith(text)
+    assert difference.is_acceptable == (kind in DECLARED)
 
 
 def test_signs_of_zeros_are_compared_on_request() -> None:
     original, changed = result(lambda x: x * -1, torch.zeros(2)), result(lambda x: x * 1, torch.zeros(2))
     assert differences(original, changed) == []
-    (found,) = differences(original, changed, compares_signs_of_zero=True)
-    assert (found.kind, found.is_acceptable) == ("sign of zero", True)
+    (difference,) = differences(original, changed, compares_signs_of_zero=True)
+    assert (difference.kind, difference.is_acceptable) == ("sign of zero", True)
 
 
 class Tally(torch.nn.Module):
@@ -419,8 +419,8 @@ def test_a_tensor_that_is_replaced_instead_of_changed_in_place() -> None:
         tally.count = tally.count + 1
 
     original, changed = result(changed_in_place, Tally()), result(replaced, Tally())
-    (found,) = differences(original, changed)
-    assert (found.kind, found.is_acceptable) == ("replaced", False)
+    (difference,) = differences(original, changed)
+    assert (difference.kind, difference.is_acceptable) == ("replaced", False)
     assert differences(changed, original) == []
 
 
@@ -432,9 +432,9 @@ def test_a_function_does_not_differ_from_itself(name: str) -> None:
 
 def test_gradients_of_parameters_are_named() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
-    found = result(lambda x: model(x), torch.ones(1, 2))
-    assert found.gradients is not None
-    assert set(found.gradients) == {f"the parameter model.{i}.{kind}" for i in (0, 1) for kind in ("weight", "bias")}
+    run = result(lambda x: model(x), torch.ones(1, 2))
+    assert run.gradients is not None
+    assert set(run.gradients) == {f"the parameter model.{i}.{kind}" for i in (0, 1) for kind in ("weight", "bias")}
     assert set(result(model, torch.ones(1, 2)).gradients or {}) == {
         f"the parameter {i}.{kind}" for i in (0, 1) for kind in ("weight", "bias")
     }
@@ -446,13 +446,13 @@ def test_without_gradients_nothing_runs_backward() -> None:
 
 
 def test_grad_left_by_the_call_is_separate_from_the_gradients() -> None:
-    given = leaf(1, 1)
-    given.grad = torch.full((2,), 5.0)
-    found = result(lambda x: x * 1, given)
-    assert torch.equal(found.left_grad["the argument x"], torch.full((2,), 5.0))  # type: ignore[arg-type]
-    assert found.gradients is not None
-    assert torch.allclose(found.gradients["the argument x"], torch.tensor([0.5, 1.1094]), atol=1e-4)  # type: ignore[arg-type]
-    assert torch.equal(given.grad, torch.full((2,), 5.0))
+    argument = leaf(1, 1)
+    argument.grad = torch.full((2,), 5.0)
+    run = result(lambda x: x * 1, argument)
+    assert torch.equal(run.leaf_grads["the argument x"], torch.full((2,), 5.0))  # type: ignore[arg-type]
+    assert run.gradients is not None
+    assert torch.allclose(run.gradients["the argument x"], torch.tensor([0.5, 1.1094]), atol=1e-4)  # type: ignore[arg-type]
+    assert torch.equal(argument.grad, torch.full((2,), 5.0))
 
 
 def test_without_values_only_shapes_and_presence_count() -> None:
@@ -572,9 +572,9 @@ def test_messages_of_the_compiler_are_no_difference() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
     with sandboxed():
         original, other = Subject(model), Subject(model)
-        given = Arguments(torch.ones(2, 3))
-        expected = run(original.call, original, given)
-        actual = run(torch.compile(other.call, backend="aot_eager"), other, given)
+        arguments = Arguments(torch.ones(2, 3))
+        expected = run(original.call, original, arguments)
+        actual = run(torch.compile(other.call, backend="aot_eager"), other, arguments)
     assert differences(expected, actual) == []
 
 
@@ -598,7 +598,7 @@ def test_state_set_by_a_switch_before_the_runs_is_no_difference() -> None:
     switched = Counted()
     switched.calls_by_hand = 3  # type: ignore[assignment]
     switched.forward = types.MethodType(passing_on, switched)  # type: ignore[method-assign]
-    switched.register_forward_pre_hook(lambda module, given: given)
+    switched.register_forward_pre_hook(lambda module, arguments: arguments)
     assert compared(Counted(), switched, torch.ones(2)) == []
 
 
@@ -610,15 +610,15 @@ def test_empty_container_left_by_a_switched_program_is_a_difference() -> None:
 
     switched = Remembering()
     switched.by = 2
-    (found,) = compared(Remembering(), switched, torch.ones(2))
-    assert (found.kind, found.text) == ("state", "leaves self.seen different")
+    (difference,) = compared(Remembering(), switched, torch.ones(2))
+    assert (difference.kind, difference.text) == ("state", "leaves self.seen different")
 
 
 def test_different_state_left_by_a_switched_program_is_a_difference() -> None:
     switched = Counted()
     switched.by = 2
-    (found,) = compared(Counted(), switched, torch.ones(2))
-    assert (found.kind, found.text) == ("state", "leaves self.last different")
+    (difference,) = compared(Counted(), switched, torch.ones(2))
+    assert (difference.kind, difference.text) == ("state", "leaves self.last different")
 
 
 def test_warnings_about_nondeterministic_algorithms_do_not_become_errors() -> None:

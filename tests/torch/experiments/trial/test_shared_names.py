@@ -63,15 +63,15 @@ def total(x: torch.Tensor) -> torch.Tensor:
 def runs_of_entry(fn: Callable[..., torch.Tensor]) -> list[float]:
     """Copy a function as an entry, let it run in the process, and return the results of two runs of the entry."""
     x = torch.ones(())
-    kept = Subject(fn, Arguments(x), KeptMemory())
+    entry = Subject(fn, Arguments(x), KeptMemory())
     fn(x)
-    assert kept.arguments is not None
-    with sandboxed(), shared_run_setup(kept.modes, kept_names=kept.kept_names()):
-        subject = Subject(kept.call, kept.arguments)
+    assert entry.arguments is not None
+    with sandboxed(), shared_run_setup(entry.modes, kept_names=entry.kept_names()):
+        subject = Subject(entry.call, entry.arguments)
         results = []
         for _ in range(2):
             subject.restore()
-            results.append(float(run(subject.call, subject, kept.arguments).value))
+            results.append(float(run(subject.call, subject, entry.arguments).value))
     return results
 
 

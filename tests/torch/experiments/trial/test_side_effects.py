@@ -407,7 +407,7 @@ def test_listening_to_the_trace_is_no_effect_of_a_function_that_reads_a_level() 
 
 def test_effect_that_an_outer_guard_refuses_is_named() -> None:
     effect = ObservedEffect("file", "writes to the file rows.csv")
-    with pytest.raises(TrialStoppedError, match=re.escape(effect.what)), guarded():
+    with pytest.raises(TrialStoppedError, match=re.escape(effect.description)), guarded():
         raise EffectRefusedError(effect)
 
 
@@ -423,15 +423,15 @@ def test_lock_of_progress_bars_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     "function",
-    [pytest.param(each, marks=[pytest.mark.exhaustive] if number else []) for number, each in enumerate(PURE)],
+    [pytest.param(name, marks=[pytest.mark.exhaustive] if number else []) for number, name in enumerate(PURE)],
     ids=lambda function: function.__name__,
 )
 def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> None:
     before = seen()
     compiled = torch.compile(function, backend="eager")
-    tried = jupyter_graphbreak.try_remedies(compiled, torch.ones(3), seconds=600)
-    assert tried.effects is None
-    assert [remedy for remedy in tried.remedies or [] if remedy.kind != "person" and remedy.evidence is not None]
+    report = jupyter_graphbreak.try_remedies(compiled, torch.ones(3), seconds=600)
+    assert report.effects is None
+    assert [remedy for remedy in report.remedies or [] if remedy.kind != "person" and remedy.evidence is not None]
     assert jupyter_graphbreak.check(compiled, torch.ones(3)).effects is None
     cost = jupyter_graphbreak.measure(compiled, torch.ones(3)).cost
     assert cost is not None

@@ -15,11 +15,11 @@ from jupyter_graphbreak.experiments.trial.reference import Reference, shrinkable
 
 
 def test_a_batch_shrinks_to_a_size_that_no_other_dimension_has() -> None:
-    given = Arguments(torch.ones(64, 2), torch.ones(64))
-    assert shrinkable_sizes(given) == [64]
-    arguments, new_size = next(shrunk(given, 64))
+    arguments = Arguments(torch.ones(64, 2), torch.ones(64))
+    assert shrinkable_sizes(arguments) == [64]
+    small_arguments, new_size = next(shrunk(arguments, 64))
     assert new_size == 3
-    assert [tuple(tensor.shape) for tensor in arguments.args] == [(3, 2), (3,)]
+    assert [tuple(tensor.shape) for tensor in small_arguments.args] == [(3, 2), (3,)]
 
 
 def test_a_size_that_networks_halve_is_tried_as_well() -> None:
@@ -28,8 +28,8 @@ def test_a_size_that_networks_halve_is_tried_as_well() -> None:
 
 @pytest.mark.parametrize(("highest", "expected"), [(9, 10), (40, None), (1000, 2)])
 def test_indices_of_rows_stay_valid(highest: int, expected: int | None) -> None:
-    given = Arguments(torch.ones(64, 5), torch.tensor([0, highest] * 32))
-    assert next((new_size for _, new_size in shrunk(given, 64)), None) == expected
+    arguments = Arguments(torch.ones(64, 5), torch.tensor([0, highest] * 32))
+    assert next((new_size for _, new_size in shrunk(arguments, 64)), None) == expected
 
 
 def double(x: torch.Tensor) -> torch.Tensor:
@@ -42,30 +42,30 @@ def large_only(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def of_slow_function(monkeypatch: pytest.MonkeyPatch, fn: Any) -> Reference:
+def reference_of_slow_function(monkeypatch: pytest.MonkeyPatch, fn: Any) -> Reference:
     monkeypatch.setattr(reference, "_SLOW_S", 0.0)
-    given = Arguments(torch.arange(64.0))
-    found = Reference(fn, Input(given, describe("the first input", given, fn)))
-    found.shrink()
-    return found
+    arguments = Arguments(torch.arange(64.0))
+    slow_reference = Reference(fn, Input(arguments, describe("the first input", arguments, fn)))
+    slow_reference.shrink()
+    return slow_reference
 
 
 def test_inputs_of_a_slow_function_are_smaller_and_described_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = of_slow_function(monkeypatch, double)
-    descriptions = {case.input.what: case.input.arguments.args[0].numel() for case in found.edge_cases()}
+    reference = reference_of_slow_function(monkeypatch, double)
+    descriptions = {case.input.description: case.input.arguments.args[0].numel() for case in reference.edge_cases()}
     assert descriptions["all tensors nan, with smaller tensors"] == 2
     assert descriptions["size 3 instead of 64, with smaller tensors"] == 3
 
 
 def test_an_input_is_not_smaller_if_other_lines_then_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert of_slow_function(monkeypatch, large_only).base.arguments.args[0].numel() == 64
+    assert reference_of_slow_function(monkeypatch, large_only).base.arguments.args[0].numel() == 64
 
 
 def test_a_slow_function_is_called_again_only_if_other_lines_ran(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = of_slow_function(monkeypatch, large_only)
-    run_input = Mock(wraps=found._run_input)
-    monkeypatch.setattr(found, "_run_input", run_input)
-    cases = list(found.edge_cases())
-    runs = [given for (given,), _ in run_input.call_args_list]
+    reference = reference_of_slow_function(monkeypatch, large_only)
+    run_input = Mock(wraps=reference._run_input)
+    monkeypatch.setattr(reference, "_run_input", run_input)
+    cases = list(reference.edge_cases())
+    runs = [input_ for (input_,), _ in run_input.call_args_list]
     repeated = [case for case in cases if sum(run is case.input for run in runs) == 2]
     assert [case.input.arguments.args[0].numel() > 50 for case in repeated] == [False]

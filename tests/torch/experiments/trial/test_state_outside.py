@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE, Replacements
+from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS, Replacements
 
 #: Statements that change a library or the process, and an expression for what they change.
 STOPPED = {
@@ -435,12 +435,12 @@ def trial(step: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("case", STOPPED)
 def test_trial_is_stopped(program: Callable[[str, str], Any], case: str) -> None:
-    made = program(*STOPPED[case])
-    before = made.changed()
+    module = program(*STOPPED[case])
+    before = module.changed()
     with pytest.raises(TrialStoppedError) as stopped:
-        trial(made.step)
+        trial(module.step)
     effect = stopped.value.effect
-    assert made.changed() == before
+    assert module.changed() == before
     assert effect.kind == KINDS.get(case, "state")
     assert effect.place is not None
     assert effect.place.line == LINE
@@ -448,10 +448,10 @@ def test_trial_is_stopped(program: Callable[[str, str], Any], case: str) -> None
 
 @pytest.mark.parametrize("case", UNDONE)
 def test_change_is_undone(program: Callable[[str, str], Any], case: str) -> None:
-    made = program(*UNDONE[case])
-    before = made.changed()
-    trial(made.step)
-    assert made.changed() == before
+    module = program(*UNDONE[case])
+    before = module.changed()
+    trial(module.step)
+    assert module.changed() == before
 
 
 def test_a_trial_sets_no_monitor_of_the_interpreter(
@@ -459,20 +459,20 @@ def test_a_trial_sets_no_monitor_of_the_interpreter(
 ) -> None:
     used: list[int] = []
     monkeypatch.setattr(sys, "monitoring", types.SimpleNamespace(use_tool_id=used.append), raising=False)
-    made = program("sys.monitoring.use_tool_id(3)", "None")
+    module = program("sys.monitoring.use_tool_id(3)", "None")
     with pytest.raises(TrialStoppedError) as stopped:
-        trial(made.step)
+        trial(module.step)
     assert used == []
     assert stopped.value.effect.kind == "state"
 
 
 def test_compiled_code_makes_an_object_of_a_replaced_class(program: Callable[[str, str], Any]) -> None:
-    made = program("cv2.VideoWriter('c')", "cv2.WRITTEN")
-    before = made.cv2.WRITTEN.copy()
-    compiled: Callable[[torch.Tensor], torch.Tensor] = torch.compile(made.step, backend="eager")
-    with REFUSABLE.installed():
+    module = program("cv2.VideoWriter('c')", "cv2.WRITTEN")
+    before = module.cv2.WRITTEN.copy()
+    compiled: Callable[[torch.Tensor], torch.Tensor] = torch.compile(module.step, backend="eager")
+    with TRIAL_REPLACEMENTS.installed():
         compiled(torch.ones(3))
-    assert [*before, "c"] == made.cv2.WRITTEN
+    assert [*before, "c"] == module.cv2.WRITTEN
 
 
 def test_methods_of_immutable_types_are_replaced() -> None:

@@ -90,8 +90,8 @@ def test_view_of_a_global_is_a_view_of_the_copy() -> None:
 
 
 def test_tensor_passed_twice_stays_one_object() -> None:
-    given = torch.ones(2)
-    _, (first, _) = runs(lambda x, y: (x.add_(1), y * 1)[1], given, given)
+    argument = torch.ones(2)
+    _, (first, _) = runs(lambda x, y: (x.add_(1), y * 1)[1], argument, argument)
     assert torch.equal(first.value, torch.full((2,), 2.0))
 
 
@@ -137,7 +137,7 @@ def test_existing_grads_are_copied_and_restored() -> None:
 
     _, (first, _) = runs(f, torch.ones(1, 2))
     assert torch.equal(first.value, torch.full((1, 2), 2.0))
-    assert torch.equal(first.left_grad["the parameter model.weight"], first.value)  # type: ignore[arg-type]
+    assert torch.equal(first.leaf_grads["the parameter model.weight"], first.value)  # type: ignore[arg-type]
     assert torch.equal(model.weight.grad, before)  # type: ignore[arg-type]
 
 
@@ -188,11 +188,11 @@ class Noting(torch.Tensor):
 
 
 def test_runs_on_a_tensor_of_a_users_class_call_copies_of_its_attributes_only() -> None:
-    noting, whole = torch.ones(3).as_subclass(Noting), torch.zeros(4)
-    part = whole[1:].as_subclass(Noting)
+    noting, plain = torch.ones(3).as_subclass(Noting), torch.zeros(4)
+    part = plain[1:].as_subclass(Noting)
     before = Noting.calls
     with shared_run_setup(CallModes.now()):
-        subject, (first, _) = runs(lambda x: x.mul_(2) + noting + whole.sum(), part)
+        subject, (first, _) = runs(lambda x: x.mul_(2) + noting + plain.sum(), part)
     assert (type(first.value), Noting.calls) == (Noting, before)
     assert subject.initial["Noting.calls"] == before
     assert first.state["Noting.calls"] > before
@@ -451,7 +451,7 @@ def test_folder_with_the_prefix_of_a_package_folder_is_user_code() -> None:
         assert namespace["SEEN"] == []
 
 
-def test_endless_loop_in_such_a_folder_is_stopped() -> None:
+def test_an_endless_loop_in_a_folder_with_that_prefix_is_stopped() -> None:
     written = "def f():\n" + "    while True:\n        pass\n"
     for root in outermost_roots():
         namespace: dict[str, Any] = {}
@@ -502,7 +502,7 @@ def test_runs_do_not_change_an_assigned_tensor() -> None:
 
 
 class Runner:
-    """Like Accelerator of accelerate: copies of it are itself, and its state is that of all instances."""
+    """Like accelerate's Accelerator: copying it returns the object itself, and all instances share one state."""
 
     shared: ClassVar[dict[str, Any]] = {}
 
@@ -626,8 +626,8 @@ def test_the_step_of_an_optimizer_with_a_scheduler_changes_the_copy_of_the_run()
     assert subject.arguments is not None
     before = model.weight.detach().clone()
     for _ in range(2):
-        given = subject.copies_of(subject.arguments)
-        subject.call(*given.args)
-        assert not torch.equal(given.args[0].weight, before)
+        arguments = subject.copies_of(subject.arguments)
+        subject.call(*arguments.args)
+        assert not torch.equal(arguments.args[0].weight, before)
         assert torch.equal(subject.arguments.args[0].weight, before)
     assert torch.equal(model.weight, before)

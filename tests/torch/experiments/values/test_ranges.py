@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak.experiments.values import ranges
-from jupyter_graphbreak.experiments.values.ranges import presence_of, range_of
+from jupyter_graphbreak.experiments.values.ranges import nonfinite_flags, range_of
 
 TENSORS = {
     "transposed": torch.arange(30.0).reshape(2, 3, 5).permute(1, 2, 0),
@@ -27,10 +27,14 @@ TENSORS = {
 @pytest.mark.parametrize("name", TENSORS)
 def test_parts_of_a_tensor_have_the_range_of_the_whole(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def looked_at() -> list[object]:
-        found = range_of(TENSORS[name])
-        bounds = found.shape, found.dtype, found.elements, found.nan, found.inf, found.low, found.high
-        return [*bounds, found.mean if found.mean is None else pytest.approx(found.mean), presence_of(TENSORS[name])]
+        range_ = range_of(TENSORS[name])
+        bounds = range_.shape, range_.dtype, range_.elements, range_.nan, range_.inf, range_.low, range_.high
+        return [
+            *bounds,
+            range_.mean if range_.mean is None else pytest.approx(range_.mean),
+            nonfinite_flags(TENSORS[name]),
+        ]
 
-    whole = looked_at()
+    expected = looked_at()
     monkeypatch.setattr(ranges, "_ELEMENTS_IN_PART", 4)
-    assert looked_at() == whole
+    assert looked_at() == expected

@@ -186,7 +186,7 @@ def test_inf_in_a_parameter_before_the_call_is_named() -> None:
     torch.nn.init.constant_(net.inner.weight, math.inf)
     report = jupyter_graphbreak.values(net, torch.ones(1, 2))
     values = only(report)
-    assert [(given.name, given.nan, given.inf) for given in values.given] == [("inner.weight", 0, 4)]
+    assert [(tensor.name, tensor.nan, tensor.inf) for tensor in values.given] == [("inner.weight", 0, 4)]
     redacted = report.redacted()
     assert only(redacted).lines
     assert all(line.forward.low is None and line.forward.mean is None for line in only(redacted).lines)
@@ -299,13 +299,13 @@ def test_a_function_with_effects_is_stopped_before_them(tmp_path: Any, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def kinds(x: torch.Tensor, picks: torch.Tensor) -> tuple[Any, ...]:
+def kinds(x: torch.Tensor, integers: torch.Tensor) -> tuple[Any, ...]:
     cast = x.to(torch.float8_e5m2)
     wave = torch.fft.fft(x)
-    unsigned = picks.to(torch.uint16)
+    unsigned = integers.to(torch.uint16)
     sparse = torch.eye(3).to_sparse()
     empty = x[:0]
-    return cast, wave, unsigned, sparse, empty, picks > 1
+    return cast, wave, unsigned, sparse, empty, integers > 1
 
 
 def test_tensors_of_every_kind() -> None:

@@ -108,24 +108,24 @@ def test_parts_come_from_typical_calls_and_add_up() -> None:
         call_of(("graph", "0", 10.0), ("graph ends", "0", total - 20.0), total=total)
         for total in (104.0, 98.0, 112.0, 300.0, 90.0, 102.0)
     ]
-    whole, parts = parts_of(calls, Owners(two_breaks(), ["0/0"]))
-    assert (whole.median_us, whole.runs) == (103.0, 6)
+    total, parts = parts_of(calls, Owners(two_breaks(), ["0/0"]))
+    assert (total.median_us, total.runs) == (103.0, 6)
     assert [(part.kind, part.graph) for part in parts] == [("outside", None), ("graph", "A")]
     assert [part.time.median_us for part in parts] == [30.0, 73.0]
     assert parts[1].time.runs == 2
     assert time_share(parts) == pytest.approx(73 / 103, abs=0.001)
-    whole, parts = parts_of(calls[2:], Owners(two_breaks(), ["0/0"]))  # widely spread calls
-    assert sum(part.time.median_us for part in parts) == whole.median_us == 107.0
+    total, parts = parts_of(calls[2:], Owners(two_breaks(), ["0/0"]))  # widely spread calls
+    assert sum(part.time.median_us for part in parts) == total.median_us == 107.0
 
 
 def test_overhead_is_subtracted_from_the_call() -> None:
     owners = Owners(two_breaks(), ["0/0", "1/0"], {}, Overhead(mark_us=1.0))
     call = CallTime(BROKEN.total_us, BROKEN.marks, 0, 100.0)
-    whole, parts = parts_of([call], owners)
+    total, parts = parts_of([call], owners)
     # Subtracted: two marks, the work after a graph, and half a mark at each end of a stretch.
-    assert whole.median_us == pytest.approx(110.0 - 2.0 - 3.5 - 7.0)
-    assert whole.processor_us == pytest.approx(100.0 - 2.0 - 3.5 - 7.0)
-    assert sum(part.time.median_us for part in parts) == pytest.approx(whole.median_us)
+    assert total.median_us == pytest.approx(110.0 - 2.0 - 3.5 - 7.0)
+    assert total.processor_us == pytest.approx(100.0 - 2.0 - 3.5 - 7.0)
+    assert sum(part.time.median_us for part in parts) == pytest.approx(total.median_us)
 
 
 class SimulatedDevice:

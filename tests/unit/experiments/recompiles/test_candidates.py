@@ -10,7 +10,7 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
 )
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
 from jupyter_graphbreak.experiments.recompiles.variations import Number, Size
-from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
+from jupyter_graphbreak.experiments.trial.call_specs import Path, Root
 
 X, Y = (Size(Path(Root("argument", name)), 0, (4, 6)) for name in "xy")
 

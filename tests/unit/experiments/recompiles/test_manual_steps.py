@@ -1,4 +1,4 @@
-"""What the reader can do about recompiles: one sentence for each cause, with its own recompiles."""
+"""The advice to the reader about recompiles: one sentence for each cause, with the recompiles of this cause."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.recompiles.manual_steps import (
     GENERAL_STEP,
-    are_recompiles_right,
+    are_recompiles_expected,
     is_about_freed_objects,
     manual_step,
     manual_steps,
 )
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.variations import Number, OtherVariation, Size, Variations
-from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root, TensorSpec
+from jupyter_graphbreak.experiments.trial.call_specs import Path, Root, TensorSpec
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 from jupyter_graphbreak.views.words.recompilation import failed_guards
 
@@ -72,8 +72,8 @@ def test_each_function_that_is_passed_has_its_own_graph() -> None:
         Recompile(f"0/{number}", "0/0", "apply", None, [GuardFailure(guard) for guard in guards[:number]])
         for number in (1, 2, 3)
     ]
-    assert are_recompiles_right(Variations(), recompiles)
-    assert not are_recompiles_right(Variations(), [*recompiles, *recompiles])
+    assert are_recompiles_expected(Variations(), recompiles)
+    assert not are_recompiles_expected(Variations(), [*recompiles, *recompiles])
     assert manual_step(Variations(), Variations(), recompiles, None).startswith(
         "`kernel` is a different function in some calls, and each function has its own graph"
     )
@@ -83,9 +83,9 @@ def test_each_function_that_is_passed_has_its_own_graph() -> None:
 
 def test_training_and_evaluation_have_a_graph_each() -> None:
     recompile = Recompile("0/1", "0/0", "forward", None, [GuardFailure("GLOBAL_STATE changed: grad_mode ")])
-    assert are_recompiles_right(Variations(), [recompile])
+    assert are_recompiles_expected(Variations(), [recompile])
     other = replace(recompile, reasons=[GuardFailure("GLOBAL_STATE changed: grad_mode num_threads ")])
-    assert not are_recompiles_right(Variations(), [other])
+    assert not are_recompiles_expected(Variations(), [other])
 
 
 def test_a_counter_of_the_object_whose_method_is_called_at_a_break() -> None:
@@ -120,8 +120,8 @@ def test_own_state_is_to_be_set_before_the_first_call(kind: OtherKind, first: An
     later = TensorSpec((3,), torch.float32, torch.device("cpu"), requires_grad=False)
     own = Path(Root("module", "self")).into("attribute", "v")
     for place, is_own in ((own, True), (Path(Root("argument", "x")), False)):
-        varied = Variations(others=(OtherVariation(place, kind, (first, later)),))
-        step = manual_step(varied, varied, [], None)
+        variations = Variations(others=(OtherVariation(place, kind, (first, later)),))
+        step = manual_step(variations, variations, [], None)
         assert ("before the first call" in step) == is_own
         assert words in step or not is_own
 
@@ -163,7 +163,7 @@ def test_several_numbers_vary() -> None:
     )
 
 
-def test_each_cause_has_a_sentence_of_its_own() -> None:
+def test_each_cause_has_its_own_sentence() -> None:
     guards = ["len(args) == 3", "tensor 'x' requires_grad mismatch. expected requires_grad=0", "len(args) == 4", "y"]
     recompiles = [
         Recompile(f"0/{index}", "0/0", "f", None, [GuardFailure(guard)], id=f"r{index}")

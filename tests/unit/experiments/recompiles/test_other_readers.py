@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from jupyter_graphbreak.experiments.recompiles.placement import find_reading_line
-from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
+from jupyter_graphbreak.experiments.trial.call_specs import Path, Root
 
 SCALE = Path(Root("global", "SCALE"))
 RATE = Path(Root("module", "self")).into("attribute", "rate")

@@ -1,4 +1,4 @@
-"""Where a mark is written into the source of a call, and ``dynamic=True`` into that of ``torch.compile``."""
+"""The places in the source at which a mark is inserted at a call, and ``dynamic=True`` at a ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from jupyter_graphbreak.experiments.recompiles.candidates import CallPreparation
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
-from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
+from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Path, Root
 
 MARK = CallPreparation(Path(Root("argument", "x")), "mark(NAME, 0)")
 AS_TENSOR = CallPreparation(Path(Root("argument", "k")), "tensor(NAME)", assigns=True)
@@ -25,8 +25,8 @@ def site_of(text: str, **options: Any) -> CallSite:
     tree = ast.parse(text.replace("%%", "##"))
     call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "f")
     end_line, end_column = call.end_lineno or 0, call.end_col_offset or 0
-    visible = frozenset(options.get("visible", {"torch"}))
-    return CallSite("cell", "<module>", call.lineno, end_line, call.col_offset, end_column, None, visible)
+    visible_names = frozenset(options.get("visible", {"torch"}))
+    return CallSite("cell", "<module>", call.lineno, end_line, call.col_offset, end_column, None, visible_names)
 
 
 def placed(text: str, *preparations: CallPreparation, **options: Any) -> str | None:
@@ -124,7 +124,7 @@ def test_two_arguments_that_are_computed_in_the_call_are_both_marked_in_their_or
     assert placed("f(make(n), make(m))", *marks) == ("x = make(n)\nk = make(m)\nmark(k, 0)\nmark(x, 0)\nf(x, k)")
 
 
-def test_an_argument_that_becomes_a_tensor_is_evaluated_in_its_order_too() -> None:
+def test_an_argument_that_becomes_a_tensor_keeps_its_place_in_the_evaluation_order() -> None:
     mark = CallPreparation(Path(Root("argument", "k")), "mark(NAME, 0)")
     as_tensor = CallPreparation(Path(Root("argument", "x")), "tensor(NAME)", assigns=True)
     expected = "x = n + 1\nk = make(m)\nmark(k, 0)\nx = tensor(x)\nf(x, k)"

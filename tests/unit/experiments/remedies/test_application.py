@@ -45,31 +45,31 @@ class Module:
         return changed_functions(self.program, {"s1": self.text.replace(old, new)})
 
 
-def check_change(made: Module, old: str, new: str, call: Any, before: Any, after: Any) -> None:
+def check_change(module: Module, old: str, new: str, call: Any, before: Any, after: Any) -> None:
     """Check that a call has a different result while a change is applied, and the original result afterwards."""
     assert call() == before
-    with made.changed(old, new):
+    with module.changed(old, new):
         assert call() == after
     assert call() == before
 
 
 def test_functions_and_the_functions_they_call(tmp_path: Path) -> None:
-    made = Module(tmp_path, """
+    module = Module(tmp_path, """
         def f(x):
             return g(x) + 1
 
         def g(x):
             return x
         """)  # fmt: skip
-    code = made.f.__code__
-    check_change(made, "    return x", "    y = x\n    return y * 10", lambda: made.f(2), 3, 21)
-    with made.changed("g(x) + 1", "g(x) + 2") as change:
+    code = module.f.__code__
+    check_change(module, "    return x", "    y = x\n    return y * 10", lambda: module.f(2), 3, 21)
+    with module.changed("g(x) + 1", "g(x) + 2") as change:
         assert {function.__name__ for function in change.functions} == {"f", "g"}
-    assert made.f.__code__ is code
+    assert module.f.__code__ is code
 
 
 def test_methods_of_all_kinds(tmp_path: Path) -> None:
-    made = Module(tmp_path, """
+    module = Module(tmp_path, """
         class Base:
             def __init__(self, x):
                 self.x = x
@@ -93,17 +93,17 @@ def test_methods_of_all_kinds(tmp_path: Path) -> None:
             def fixed():
                 return 7
         """)  # fmt: skip
-    thing = made.C(2)
-    bound = thing.call
-    check_change(made, "return super().call() + self.more", "return super().call() - self.more", bound, 3, 1)
-    check_change(made, "return 1", "return 2", thing.call, 3, 4)
-    check_change(made, "cls(5)", "cls(6)", lambda: made.C.made().x, 5, 6)
-    check_change(made, "return 7", "return 8", thing.fixed, 7, 8)
-    check_change(made, "self.x = x", "self.x = -x", lambda: made.C(2).x, 2, -2)
+    instance = module.C(2)
+    bound = instance.call
+    check_change(module, "return super().call() + self.more", "return super().call() - self.more", bound, 3, 1)
+    check_change(module, "return 1", "return 2", instance.call, 3, 4)
+    check_change(module, "cls(5)", "cls(6)", lambda: module.C.made().x, 5, 6)
+    check_change(module, "return 7", "return 8", instance.fixed, 7, 8)
+    check_change(module, "self.x = x", "self.x = -x", lambda: module.C(2).x, 2, -2)
 
 
 def test_closures_nested_and_decorated_functions(tmp_path: Path) -> None:
-    made = Module(tmp_path, """
+    module = Module(tmp_path, """
         import functools
 
         def outer(n):
@@ -121,24 +121,24 @@ def test_closures_nested_and_decorated_functions(tmp_path: Path) -> None:
         def decorated(x):
             return x + 1
         """)  # fmt: skip
-    inner, partial = made.outer(10), functools.partial(made.decorated, 1)
-    check_change(made, "return x + n", "return x - n", lambda: (inner(1), made.outer(1)(1)), (11, 2), (-9, 0))
-    check_change(made, "return x + 1", "return x + 2", partial, 4, 6)
-    check_change(made, "return 2 * f(*args)", "return 3 * f(*args)", lambda: made.decorated(1), 4, 6)
+    inner, partial = module.outer(10), functools.partial(module.decorated, 1)
+    check_change(module, "return x + n", "return x - n", lambda: (inner(1), module.outer(1)(1)), (11, 2), (-9, 0))
+    check_change(module, "return x + 1", "return x + 2", partial, 4, 6)
+    check_change(module, "return 2 * f(*args)", "return 3 * f(*args)", lambda: module.decorated(1), 4, 6)
 
 
 def test_two_functions_on_one_line_are_distinguished(tmp_path: Path) -> None:
-    made = Module(tmp_path, """
+    module = Module(tmp_path, """
         add, times = (lambda x: x + 1), (lambda x: x * 10)
 
         def f(x):
             return add(x) - times(x)
         """)  # fmt: skip
-    check_change(made, "add(x) - times(x)", "add(x), times(x)", lambda: made.f(2), -17, (3, 20))
+    check_change(module, "add(x) - times(x)", "add(x), times(x)", lambda: module.f(2), -17, (3, 20))
 
 
 def test_functions_of_one_name(tmp_path: Path) -> None:
-    made = Module(tmp_path, """
+    module = Module(tmp_path, """
         def f(x):
             return x + 1
 
@@ -147,7 +147,7 @@ def test_functions_of_one_name(tmp_path: Path) -> None:
         def f(x):
             return x + 2
         """)  # fmt: skip
-    check_change(made, "return x + 1", "return x + 10\n", lambda: (made.first(0), made.f(0)), (1, 2), (10, 2))
+    check_change(module, "return x + 1", "return x + 10\n", lambda: (module.first(0), module.f(0)), (1, 2), (10, 2))
 
 
 @pytest.mark.exhaustive
@@ -171,7 +171,7 @@ def test_functions_that_the_garbage_collector_has_frozen(tmp_path: Path, monkeyp
 
 
 def test_a_function_that_would_need_a_different_outer_variable(tmp_path: Path) -> None:
-    made = Module(tmp_path, """
+    module = Module(tmp_path, """
         def before(x):
             return x
 
@@ -181,74 +181,74 @@ def test_a_function_that_would_need_a_different_outer_variable(tmp_path: Path) -
                 return x + n
             return inner, m
         """)  # fmt: skip
-    inner, _ = made.outer(1)
-    codes = made.before.__code__, inner.__code__
-    with pytest.raises(CannotApplyError, match="inner would need"), made.changed("x + n", "x + n + m"):
+    inner, _ = module.outer(1)
+    codes = module.before.__code__, inner.__code__
+    with pytest.raises(CannotApplyError, match="inner would need"), module.changed("x + n", "x + n + m"):
         pass
-    assert (made.before.__code__, inner.__code__) == codes
+    assert (module.before.__code__, inner.__code__) == codes
     assert inner(1) == 2
 
 
 def test_code_is_restored_after_an_exception_and_an_interrupt(tmp_path: Path) -> None:
-    made = Module(tmp_path, "def f(x):\n    return x")
-    code, lines = made.f.__code__, list(linecache.getlines(str(made.path)))
+    module = Module(tmp_path, "def f(x):\n    return x")
+    code, lines = module.f.__code__, list(linecache.getlines(str(module.path)))
     for error in (ValueError, KeyboardInterrupt):
-        with pytest.raises(error), made.changed("return x", "return -x"):  # noqa: PT012
-            assert made.f(1) == -1
+        with pytest.raises(error), module.changed("return x", "return -x"):  # noqa: PT012
+            assert module.f(1) == -1
             raise error
-        assert made.f.__code__ is code
-        assert linecache.getlines(str(made.path)) == lines
+        assert module.f.__code__ is code
+        assert linecache.getlines(str(module.path)) == lines
 
 
 def test_invalid_python_changes_nothing(tmp_path: Path) -> None:
-    made = Module(tmp_path, "def f(x):\n    return x")
-    with pytest.raises(SyntaxError), made.changed("return x", "return ("):
+    module = Module(tmp_path, "def f(x):\n    return x")
+    with pytest.raises(SyntaxError), module.changed("return x", "return ("):
         pass
-    assert made.f(1) == 1
-    assert "return x" in linecache.getlines(str(made.path))[1]
+    assert module.f(1) == 1
+    assert "return x" in linecache.getlines(str(module.path))[1]
 
 
 def test_tracebacks_show_the_changed_text_only_while_it_is_active(tmp_path: Path) -> None:
-    made = Module(tmp_path, "def f(x):\n    return x")
+    module = Module(tmp_path, "def f(x):\n    return x")
     linecache.clearcache()
-    with made.changed("return x", "y = x\n    return y"):
-        assert linecache.getline(str(made.path), 3) == "    return y\n"
-    assert linecache.getline(str(made.path), 2) == "    return x\n"
+    with module.changed("return x", "y = x\n    return y"):
+        assert linecache.getline(str(module.path), 3) == "    return y\n"
+    assert linecache.getline(str(module.path), 2) == "    return x\n"
 
 
 def test_new_functions_are_defined_in_their_scopes(tmp_path: Path) -> None:
-    made = Module(tmp_path, """
+    module = Module(tmp_path, """
         def f(x):
             return x + 1
 
         def untouched():
             return f(1)
         """)  # fmt: skip
-    scope = vars(made.module)
+    scope = vars(module.module)
     before = dict(scope)
     new = "def _inner(x):\n    return x * 10\n\n\ndef f(x):\n    return _inner(x)"
     change: Application
-    with made.changed("def f(x):\n    return x + 1", new) as change:
+    with module.changed("def f(x):\n    return x + 1", new) as change:
         assert [definition.name for definition in change.definitions] == ["_inner"]
         with change.with_definitions(scope):
-            assert made.f(2) == 20
-            assert made.untouched() == 10
+            assert module.f(2) == 20
+            assert module.untouched() == 10
         assert scope.keys() == before.keys()
     assert scope == before
 
 
 def test_definitions_are_restored_when_one_of_them_raises(tmp_path: Path) -> None:
-    made = Module(tmp_path, """
+    module = Module(tmp_path, """
         def loud(f):
             raise ValueError("no")
 
         def f(x):
             return x
         """)  # fmt: skip
-    scope, f = vars(made.module), made.f
+    scope, f = vars(module.module), module.f
     new = "def g(x):\n    return x\n\n\n@loud\ndef f(x):"
     with (
-        made.changed("def f(x):", new) as change,
+        module.changed("def f(x):", new) as change,
         pytest.raises(ValueError, match="no"),
         change.with_definitions(scope),
     ):
@@ -258,7 +258,7 @@ def test_definitions_are_restored_when_one_of_them_raises(tmp_path: Path) -> Non
 
 
 def test_a_function_with_changed_decorators_is_redefined(tmp_path: Path) -> None:
-    made = Module(tmp_path, """
+    module = Module(tmp_path, """
         def negative(f):
             return lambda x: -f(x)
 
@@ -266,10 +266,10 @@ def test_a_function_with_changed_decorators_is_redefined(tmp_path: Path) -> None
         def f(x):
             return x
         """)  # fmt: skip
-    scope, f = vars(made.module), made.f
-    with made.changed("@negative\n", "") as change, change.with_definitions(scope):
-        assert made.f(1) == 1
-    assert made.f is f
+    scope, f = vars(module.module), module.f
+    with module.changed("@negative\n", "") as change, change.with_definitions(scope):
+        assert module.f(1) == 1
+    assert module.f is f
     assert f(1) == -1
 
 
@@ -290,23 +290,23 @@ def test_cells_are_found_with_their_new_text() -> None:
 
 
 def test_modules_of_python_are_not_changed(tmp_path: Path) -> None:
-    made = Module(tmp_path, "def f(x):\n    return x")
+    module = Module(tmp_path, "def f(x):\n    return x")
     modules, path = set(sys.modules), list(sys.path)
-    with made.changed("return x", "return -x"):
+    with module.changed("return x", "return -x"):
         pass
     assert set(sys.modules) == modules
     assert sys.path == path
 
 
 def test_a_change_may_import_a_package_for_a_decorator(tmp_path: Path) -> None:
-    made = Module(tmp_path, """
+    module = Module(tmp_path, """
         def f(x):
             return x
         """)  # fmt: skip
     new = "import functools\n@functools.cache\ndef inner(x):\n    return x * 10\n\n\ndef f(x):\n    return inner(x)"
-    with changed_functions(made.program, {"s1": new}) as change:
+    with changed_functions(module.program, {"s1": new}) as change:
         assert change.defined_names == {"functools", "inner"}
         with change.with_definitions():
-            assert made.f(2) == 20
-    assert made.f(2) == 2
-    assert not {"functools", "inner"} & vars(made.module).keys()
+            assert module.f(2) == 20
+    assert module.f(2) == 2
+    assert not {"functools", "inner"} & vars(module.module).keys()

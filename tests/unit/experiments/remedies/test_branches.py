@@ -92,15 +92,44 @@ def function(*lines: str) -> str:
             ["y = torch.where((x == mask).all() & (x.shape == mask.shape), x, mask)", "return y"],
         ),
         (
+            ["if x.hot and mask.hot: x = x + 1", "return x"], "x.hot",
+            ["x = torch.where(torch.logical_and(x.hot, mask.hot), x + 1, x)", "return x"],
+        ),
+        (
+            ["if is_hot(x) or is_hot(-x) or is_hot(mask): x = x + 1", "return x"], "is_hot(x)",
+            ["x = torch.where(torch.logical_or(torch.logical_or(is_hot(x), is_hot(-x)), is_hot(mask)), x + 1, x)",
+             "return x"],
+        ),
+        (
+            ["if x.sum() > 0:", "    mask = mask._replace(h=x, c=-x)", "else:", "    mask = mask._replace(c=x)",
+             "return mask"], "x.sum() > 0",
+            ["condition = x.sum() > 0",
+             "mask = mask._replace(h=torch.where(condition, x, mask.h), c=torch.where(condition, -x, x))",
+             "return mask"],
+        ),
+        (
+            ["if x.sum() > 0:", "    mask.append((x, 'a'))", "else:", "    mask.append((-x, 'a'))"], "x.sum() > 0",
+            ["condition = x.sum() > 0", "mask.append((torch.where(condition, x, -x), 'a'))"],
+        ),
+        (
+            ["if x.sum() > 0: mask = mask._replace(h=x)", "return mask"], "x.sum() > 0",
+            ["mask = mask._replace(h=torch.where(x.sum() > 0, x, mask.h))", "return mask"],
+        ),
+        (
+            ["y, z = (x, mask) if x.sum() > 0 else (mask, x)", "return y - z"],
+            "(x, mask) if x.sum() > 0 else (mask, x)",
+            ["y, z = (torch.where(x.sum() > 0, x, mask), torch.where(x.sum() > 0, mask, x))", "return y - z"],
+        ),
+        (
             ["if 0 < x.mean() <= 1: x = x \\", "  + 1", "return x"], "0 < x.mean() <= 1",
             ["x = torch.where((0 < x.mean()) & (x.mean() <= 1), x \\", "  + 1, x)", "return x"],
         ),
     ],
 )  # fmt: skip
 def test_both_sides_are_computed_with_where(before: list[str], code: str, after: list[str]) -> None:
-    given = problem(function(*before), code)
-    assert function(*after) in texts("branch", given)
-    (first, *_) = proposals_of("branch", given)
+    break_problem = problem(function(*before), code)
+    assert function(*after) in texts("branch", break_problem)
+    (first, *_) = proposals_of("branch", break_problem)
     assert len(first.conditions) == 1
 
 
@@ -119,15 +148,21 @@ def test_both_sides_are_computed_with_where(before: list[str], code: str, after:
              "torch.where(condition, 1, mask) ** 0.5)"],
         ),
         (
+            ["if mask.any(): x = x // mask.sum() % x", "return x"], "mask.any()",
+            ["condition = mask.any()",
+             "x = torch.where(condition, x // torch.where(condition, mask.sum(), 1) % torch.where(condition, x, 1), x)",
+             "return x"],
+        ),
+        (
             ["return x.log() / 2 if x.any() else x"], "x.log() / 2 if x.any() else x",
             ["return torch.where(x.any(), torch.where(x.any(), x, 1).log() / 2, x)"],
         ),
     ],
 )  # fmt: skip
-def test_gradients_stay_finite_on_the_side_that_is_not_taken(before: list[str], code: str, after: list[str]) -> None:
-    found = texts("branch", problem(function(*before), code))
-    assert function(*after) in found
-    assert any("torch.where" in text and text != function(*after) for text in found), "the plain one is first"
+def test_operands_are_harmless_on_the_side_that_is_not_taken(before: list[str], code: str, after: list[str]) -> None:
+    proposed = texts("branch", problem(function(*before), code))
+    assert function(*after) in proposed
+    assert any("torch.where" in text and text != function(*after) for text in proposed), "the plain one is first"
 
 
 def test_a_chain_of_branches() -> None:
@@ -144,12 +179,15 @@ def test_a_chain_of_branches() -> None:
     (first, *_) = proposals_of("branch", problem(function(*before), "m > 1"))
     both = "torch.where(m > 1, x, torch.where(m > 0, -x, 0 * x))"
     assert first.texts["s1"] == function("m = x.mean()", f"y = {both}", "return y")
-    assert [(each.line, each.column, each.end_column) for each in first.conditions] == [(4, 7, 12), (6, 9, 14)]
+    assert [(condition.line, condition.column, condition.end_column) for condition in first.conditions] == [
+        (4, 7, 12),
+        (6, 9, 14),
+    ]
     (second, *_) = texts("branch", problem(function(*before), "m > 0"))
     where = "    y = torch.where(m > 0, -x, 0 * x)"
     assert second == function("m = x.mean()", "if m > 1:", "    y = x", "else:", where, "return y")
-    (whole, *_) = texts("branch", problem(function(*before), ["m > 0", "m > 1"]))
-    assert whole == first.texts["s1"]
+    (text_with_all, *_) = texts("branch", problem(function(*before), ["m > 0", "m > 1"]))
+    assert text_with_all == first.texts["s1"]
 
 
 def test_nested_branches_and_dependent_values() -> None:
@@ -250,8 +288,13 @@ def test_torch_with_an_alias_and_without_an_import() -> None:
 
 def test_cond_is_last_and_excludes_random_numbers_and_modules() -> None:
     proposals = proposals_of("branch", problem(function("if x.sum() > 0: x = x.sin()", "return x"), "x.sum() > 0"))
-    assert [each.title for each in proposals] == ["Take both sides with torch.where", "Give both sides to torch.cond"]
+    assert [proposal.title for proposal in proposals] == [
+        "Take both sides with torch.where",
+        "Give both sides to torch.cond",
+    ]
     assert "torch.cond(x.sum() > 0, lambda: x.sin(), lambda: x.clone())" in proposals[1].texts["s1"]
     for arm in ("torch.dropout(x, 0.1, True)", "self.layer(x)", "torch.rand_like(x)"):
-        given = problem(function(f"if x.sum() > 0: x = {arm}", "return x"), "x.sum() > 0")
-        assert [each.title for each in proposals_of("branch", given)] == ["Take both sides with torch.where"]
+        break_problem = problem(function(f"if x.sum() > 0: x = {arm}", "return x"), "x.sum() > 0")
+        assert [proposal.title for proposal in proposals_of("branch", break_problem)] == [
+            "Take both sides with torch.where"
+        ]

@@ -30,7 +30,7 @@ from jupyter_graphbreak.experiments.remedies.search import (
 from jupyter_graphbreak.report.remedies import Edit
 
 FLAG = "torch._dynamo.config.capture_scalar_outputs"
-SAID = "torch._dynamo.config.reorderable_logging_functions"
+SETTING = "torch._dynamo.config.reorderable_logging_functions"
 #: Few different lines, some of them empty, so that many lines of a text are equal.
 TEXTS = st.lists(st.sampled_from(["a", "b", "", "  c", "\u2028é\x0c", "a\r"]), min_size=1, max_size=9).map("\n".join)
 
@@ -94,17 +94,19 @@ def test_changes_of_the_same_lines_are_not_merged() -> None:
 def test_settings_are_merged_unless_they_contradict_each_other() -> None:
     flag, off = Change(settings={FLAG: True}), Change(settings={FLAG: False})
     assert merged_change({}, flag, off) is None
-    both = merged_change({}, Change(settings={SAID: ["builtins.print"]}), Change(settings={SAID: ["warnings.warn"]}))
-    assert both == Change(settings={SAID: ["builtins.print", "warnings.warn"]})
+    both = merged_change(
+        {}, Change(settings={SETTING: ["builtins.print"]}), Change(settings={SETTING: ["warnings.warn"]})
+    )
+    assert both == Change(settings={SETTING: ["builtins.print", "warnings.warn"]})
     assert merged_change({}, Change(compiles_itself=True), Change(compiles_itself=True)) is None
 
 
 def test_proposals_extend_a_change() -> None:
-    first = Proposal("f", "t", {"s1": "one"}, {SAID: ["builtins.print"]}, "model.a = 1")
-    second = Proposal("g", "u", {"s1": "two"}, {SAID: ["warnings.warn"], FLAG: True}, "model.a = 1", (), True)
+    first = Proposal("f", "t", {"s1": "one"}, {SETTING: ["builtins.print"]}, "model.a = 1")
+    second = Proposal("g", "u", {"s1": "two"}, {SETTING: ["warnings.warn"], FLAG: True}, "model.a = 1", (), True)
     change = Change().with_proposal(first).with_proposal(second)
     assert change.texts == {"s1": "two"}
-    assert change.settings == {SAID: ["builtins.print", "warnings.warn"], FLAG: True}
+    assert change.settings == {SETTING: ["builtins.print", "warnings.warn"], FLAG: True}
     assert change.codes == ("model.a = 1",)
     assert change.compiles_itself
     assert change
@@ -114,7 +116,7 @@ def test_proposals_extend_a_change() -> None:
 def test_the_code_applies_the_settings() -> None:
     import torch._dynamo.config as config  # noqa: PLR0402 - as the code does
 
-    change = Change(settings={FLAG: True, SAID: ["builtins.print", "warnings.warn", "logging.Logger.info"]})
+    change = Change(settings={FLAG: True, SETTING: ["builtins.print", "warnings.warn", "logging.Logger.info"]})
     code = code_of(change)
     assert code is not None
     with config.patch(capture_scalar_outputs=False, reorderable_logging_functions=set()):
@@ -156,18 +158,21 @@ def test_an_absolute_path_loses_its_root() -> None:
 
 def test_subsumed_settings_are_dropped() -> None:
     switch = Proposal("switch", "off", code="model.off = True")
-    one, both = Proposal("s", "one", settings={FLAG: True}), Proposal("s", "both", settings={FLAG: True, SAID: ["f"]})
+    one, both = (
+        Proposal("s", "one", settings={FLAG: True}),
+        Proposal("s", "both", settings={FLAG: True, SETTING: ["f"]}),
+    )
     assert _without_subsumed_settings([one, switch, both]) == [switch, both]
     assert _without_subsumed_settings([one, switch]) == [one, switch]
 
 
 def test_larger_combinations_of_working_settings_are_not_tried() -> None:
-    both = Proposal("s", "both", settings={FLAG: True, SAID: ["f"]})
+    both = Proposal("s", "both", settings={FLAG: True, SETTING: ["f"]})
     assert _only_extends_settings(both, Change(settings={FLAG: True}))
     assert not _only_extends_settings(both, Change(settings={FLAG: False}))
     assert not _only_extends_settings(both, Change({"s1": "x"}))
     assert not _only_extends_settings(
-        Proposal("r", "edit", {"s1": "y"}, {FLAG: True, SAID: []}), Change(settings={FLAG: True})
+        Proposal("r", "edit", {"s1": "y"}, {FLAG: True, SETTING: []}), Change(settings={FLAG: True})
     )
 
 

@@ -150,12 +150,12 @@ def test_numbers_that_the_graph_computes_for_a_print_do_not_change() -> None:
 @pytest.mark.parametrize("printed", ["next(ys)", "ys.pop()", "random.random()"])
 def test_arms_that_may_read_what_a_print_changes_must_run(printed: str) -> None:
     text = PRINTED.format(before="pass", after=one_line("if x.dim() > 1:\n    x = x + opts.n"))
-    found = conditions("output", text.replace("print(ys)", f"print({printed})"), f"print({printed})", "GB0059")
-    assert found == [("x.dim() > 1", (True,))]
+    results = conditions("output", text.replace("print(ys)", f"print({printed})"), f"print({printed})", "GB0059")
+    assert results == [("x.dim() > 1", (True,))]
 
 
 def test_pytorch_writes_tensors_at_the_end_of_the_graph() -> None:
     text = PRINTED.format(before="pass", after=one_line("if x.dim() > 1:\n    y = opts.layer(ys)"))
-    found = proposals_of("output", problem(text, "print(ys)", "GB0059", entry="def f("))
-    setting = next(proposal for proposal in found if proposal.settings)
+    proposals = proposals_of("output", problem(text, "print(ys)", "GB0059", entry="def f("))
+    setting = next(proposal for proposal in proposals if proposal.settings)
     assert [condition.sides for condition in setting.conditions] == [(True,)]

@@ -10,13 +10,13 @@ from jupyter_graphbreak.experiments.families.drafting import Draft, Splice, fres
 
 
 def draft(text: str) -> Draft:
-    made = Draft.parse(text)
-    assert made is not None
-    return made
+    parsed = Draft.parse(text)
+    assert parsed is not None
+    return parsed
 
 
-def first(made: Draft, kind: type[ast.stmt]) -> ast.stmt:
-    return next(node for node in ast.walk(made.tree) if isinstance(node, kind))
+def first(parsed: Draft, kind: type[ast.stmt]) -> ast.stmt:
+    return next(node for node in ast.walk(parsed.tree) if isinstance(node, kind))
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def first(made: Draft, kind: type[ast.stmt]) -> ast.stmt:
     ],
 )
 def test_a_statement_is_deleted_with_its_own_lines(text: str, expected: str) -> None:
-    made = draft(text)
-    assert made.apply_splices([made.deletion(first(made, ast.Delete))]) == expected
+    parsed = draft(text)
+    assert parsed.apply_splices([parsed.deletion(first(parsed, ast.Delete))]) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,62 +49,62 @@ def test_a_statement_is_deleted_with_its_own_lines(text: str, expected: str) -> 
     ],
 )  # fmt: skip
 def test_a_replacement_keeps_the_comments(text: str, expected: str | None) -> None:
-    made = draft(text)
+    parsed = draft(text)
     for kind in (ast.If, ast.Expr):
-        if any(isinstance(node, kind) for node in ast.walk(made.tree)):
-            assert made.apply_splices([made.statement_replacement(first(made, kind), ["x", "y"])]) == expected
+        if any(isinstance(node, kind) for node in ast.walk(parsed.tree)):
+            assert parsed.apply_splices([parsed.statement_replacement(first(parsed, kind), ["x", "y"])]) == expected
             return
 
 
 def test_an_elif_becomes_an_else() -> None:
     text = "if a:\n  b\nelif c:\n  d\nelse:\n  e\n"
-    made = draft(text)
-    inner = next(node for node in ast.walk(made.tree) if isinstance(node, ast.If) and made.is_elif(node))
-    assert made.apply_splices([made.statement_replacement(inner, ["x"])]) == "if a:\n  b\nelse:\n  x\n"
+    parsed = draft(text)
+    inner = next(node for node in ast.walk(parsed.tree) if isinstance(node, ast.If) and parsed.is_elif(node))
+    assert parsed.apply_splices([parsed.statement_replacement(inner, ["x"])]) == "if a:\n  b\nelse:\n  x\n"
 
 
 def test_columns_after_multibyte_characters() -> None:
     text = 's = "äöü😀"; t = f(s)\n'
-    made = draft(text)
-    call = made.find(1, text.index("f("), 1, text.index("f(") + 4)
+    parsed = draft(text)
+    call = parsed.find(1, text.index("f("), 1, text.index("f(") + 4)
     assert isinstance(call, ast.Call)
-    assert made.apply_splices([made.replacement(call, "g()")]) == 's = "äöü😀"; t = g()\n'
+    assert parsed.apply_splices([parsed.replacement(call, "g()")]) == 's = "äöü😀"; t = g()\n'
 
 
 def test_a_cell_with_magics_is_preserved() -> None:
     text = '%%compile_explain --try\n%time f(x)\n!ls\ns = """\n%d\n"""\ny = g(x)  # why?\n'
-    made = draft(text)
-    call = made.find(7, 4, 7, 8)
+    parsed = draft(text)
+    call = parsed.find(7, 4, 7, 8)
     assert isinstance(call, ast.Call)
-    assert made.apply_splices([made.replacement(call, "h(x)")]) == text.replace("g(x)", "h(x)")
+    assert parsed.apply_splices([parsed.replacement(call, "h(x)")]) == text.replace("g(x)", "h(x)")
 
 
 def test_invalid_python_is_refused() -> None:
     assert Draft.parse("def f(:\n") is None
     assert Draft.parse("a = 1\rb = 2\n") is None
-    made = draft("a = 1\n")
-    assert made.apply_splices([Splice(4, 5, "(")]) is None
-    assert made.apply_splices([Splice(4, 5, "2"), None]) is None
-    assert made.apply_splices([Splice(0, 3, "b"), Splice(2, 5, "c")]) is None
+    parsed = draft("a = 1\n")
+    assert parsed.apply_splices([Splice(4, 5, "(")]) is None
+    assert parsed.apply_splices([Splice(4, 5, "2"), None]) is None
+    assert parsed.apply_splices([Splice(0, 3, "b"), Splice(2, 5, "c")]) is None
 
 
 def test_a_new_name_is_neither_in_the_text_nor_in_another_cell() -> None:
-    made = Draft.parse("import a as later\nlater_2 = 1\n", frozenset({"later_3"}))
-    assert made is not None
-    assert [fresh_name(made, wish) for wish in ("later", "skip")] == ["later_4", "skip"]
+    parsed = Draft.parse("import a as later\nlater_2 = 1\n", frozenset({"later_3"}))
+    assert parsed is not None
+    assert [fresh_name(parsed, wish) for wish in ("later", "skip")] == ["later_4", "skip"]
 
 
 def test_the_range_of_a_jump_finds_its_test() -> None:
-    made = draft("if x > 3:\n    y = 1\n")
-    found = made.find(1, 0, 1, 8)
-    assert isinstance(found, ast.Compare)
+    parsed = draft("if x > 3:\n    y = 1\n")
+    node = parsed.find(1, 0, 1, 8)
+    assert isinstance(node, ast.Compare)
 
 
 def test_expressions_in_an_f_string_are_replaced() -> None:
-    made = draft('print(f"é {a.b:.2f} {c}")\n')
-    statement = made.tree.body[0]
+    parsed = draft('print(f"é {a.b:.2f} {c}")\n')
+    statement = parsed.tree.body[0]
     a = next(node for node in ast.walk(statement) if isinstance(node, ast.Attribute))
-    assert made.rewritten(statement, {a: "value"}) == "print(f'é {value:.2f} {c}')"
+    assert parsed.rewritten(statement, {a: "value"}) == "print(f'é {value:.2f} {c}')"
 
 
 def test_operands_get_parentheses_and_new_names_are_unused() -> None:
@@ -113,9 +113,9 @@ def test_operands_get_parentheses_and_new_names_are_unused() -> None:
 
 
 def test_lines_at_the_start_of_a_function_follow_its_docstring() -> None:
-    made = draft('def f():\n    """Doc.\n\n    More.\n    """\n    return 1\n')
-    function = made.tree.body[0]
+    parsed = draft('def f():\n    """Doc.\n\n    More.\n    """\n    return 1\n')
+    function = parsed.tree.body[0]
     assert isinstance(function, ast.FunctionDef)
-    assert made.apply_splices([made.insertion_at_start(function, ["import torch"])]) == made.text.replace(
+    assert parsed.apply_splices([parsed.insertion_at_start(function, ["import torch"])]) == parsed.text.replace(
         "    return", "    import torch\n    return"
     )

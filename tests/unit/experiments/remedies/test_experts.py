@@ -38,9 +38,10 @@ def test_a_row_of_nonzero_keeps_its_dimension() -> None:
     assert only == text.replace("in used", "in range(len(self.experts))").replace("mask[e]", "mask[[e]]")
 
 
-def test_counts_that_only_skip_experts_are_dropped() -> None:
+@pytest.mark.parametrize("test", ["counts[e] == 0", "not counts[e]", "counts[e] < 1"])
+def test_counts_that_only_skip_experts_are_dropped(test: str) -> None:
     counts = "        counts = torch.bincount(chosen.flatten(), minlength=4).tolist()\n"
-    skip = "            if counts[e] == 0:\n                continue\n"
+    skip = f"            if {test}:\n                continue\n"
     text = f"{HEAD}{counts}        for e in range(4):\n{skip}{ROWS}{UPDATE}{TAIL}"
     expected = text.replace(counts, "").replace(skip, "")
     assert texts("experts", problem(text, "torch.bincount(chosen.flatten(), minlength=4)", "GB0036")) == [expected]

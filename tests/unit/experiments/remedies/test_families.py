@@ -51,15 +51,15 @@ def test_a_similar_call_is_not_removed() -> None:
     ],
 )  # fmt: skip
 def test_settings_are_proposed_for_their_causes(gb_id: str, settings: list[dict[str, object]]) -> None:
-    found = proposals_of("setting", problem("y = x.item()\n", "x.item()", gb_id))
-    assert [dict(each.settings) for each in found] == [
-        {CONFIG + name: value for name, value in each.items()} for each in settings
+    proposals = proposals_of("setting", problem("y = x.item()\n", "x.item()", gb_id))
+    assert [dict(proposal.settings) for proposal in proposals] == [
+        {CONFIG + name: value for name, value in expected.items()} for expected in settings
     ]
 
 
 def test_settings_are_found_by_names_of_earlier_releases() -> None:
-    given = problem("y = x.item()\n", "x.item()", "", gb_type="Tensor.item() with capture_scalar_outputs=False")
-    assert proposals_of("setting", given)
+    break_problem = problem("y = x.item()\n", "x.item()", "", gb_type="Tensor.item() with capture_scalar_outputs=False")
+    assert proposals_of("setting", break_problem)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_code_that_needs_the_selection_is_not_changed(code: str) -> None:
 
 
 def test_taking_values_one_by_one_includes_the_setting() -> None:
-    found = proposals_of("scalar", problem("import torch\ny = x.tolist()\n", "x.tolist()", "GB0109"))[-1]
-    assert found.texts["s1"].endswith("y = [value.item() for value in x]\n")
-    assert found.settings == {CONFIG + "capture_scalar_outputs": True}
+    proposal = proposals_of("scalar", problem("import torch\ny = x.tolist()\n", "x.tolist()", "GB0109"))[-1]
+    assert proposal.texts["s1"].endswith("y = [value.item() for value in x]\n")
+    assert proposal.settings == {CONFIG + "capture_scalar_outputs": True}
 
 
 @pytest.mark.parametrize(
@@ -204,50 +204,54 @@ def test_code_that_depends_on_the_function_stays_in_it(lines: str, code: str) ->
     ],
 )
 def test_switches_of_a_library(path: str, code: str, part: str, assumption: str | None) -> None:
-    given = problem(f"x = 0\n{code}\n", code, "GB0170")
-    library = replace(given, report=changed(given.report, sources=[Source("s1", "x.py", "library", path)]))
+    break_problem = problem(f"x = 0\n{code}\n", code, "GB0170")
+    library = replace(
+        break_problem, report=changed(break_problem.report, sources=[Source("s1", "x.py", "library", path)])
+    )
     (only,) = proposals_of("switch", library)
     assert part in (only.code or "")
     assert bool(only.assumptions) is (assumption is not None)
     assert all(assumption in text for text in only.assumptions if assumption is not None)
-    assert proposals_of("switch", given) == []
+    assert proposals_of("switch", break_problem) == []
 
 
 def test_a_switch_that_only_the_reader_can_set_is_no_proposal() -> None:
-    given = problem("x = 0\nint(index.max())\n", "int(index.max())", "GB0124")
+    break_problem = problem("x = 0\nint(index.max())\n", "int(index.max())", "GB0124")
     source = Source("s1", "_scatter.py", "library", "torch_geometric/utils/_scatter.py")
-    assert proposals_of("switch", replace(given, report=changed(given.report, sources=[source]))) == []
+    assert proposals_of("switch", replace(break_problem, report=changed(break_problem.report, sources=[source]))) == []
 
 
 def test_a_break_inside_python_is_fixed_at_the_call() -> None:
     text = "import copy, torch\ny = copy.deepcopy(x)\n"
-    given = problem(text, "copy.deepcopy(x)", "GB4198")
+    break_problem = problem(text, "copy.deepcopy(x)", "GB4198")
     inside = Location("s2", 153, 153, 12, 24, "deepcopy", "copier(memo)")
-    (break_,) = given.report.breaks
+    (break_,) = break_problem.report.breaks
     assert break_.location is not None
     moved = changed(break_, location=inside, stack=[break_.location, inside])
-    sources = [*given.report.sources, Source("s2", "copy.py", "library", "copy.py")]
-    report = changed(given.report, breaks=[moved], sources=sources)
-    assert texts("rewrite", replace(given, report=report, break_=moved))[0].endswith("x.requires_grad)\n")
+    sources = [*break_problem.report.sources, Source("s2", "copy.py", "library", "copy.py")]
+    report = changed(break_problem.report, breaks=[moved], sources=sources)
+    assert texts("rewrite", replace(break_problem, report=report, break_=moved))[0].endswith("x.requires_grad)\n")
 
 
 def test_an_unreadable_source_has_no_proposals() -> None:
     for text in ("def f(:\n    x.item()\n", "x = (\n"):
-        given = problem(text + "x.item()", "x.item()", "GB0170")
-        assert not [each for each in proposals_for(given, raise_fault) if each.texts]
-    given = replace(problem("x.item()\n", "x.item()"), texts={})
-    assert not [each for each in proposals_for(given, raise_fault) if each.texts]
+        break_problem = problem(text + "x.item()", "x.item()", "GB0170")
+        assert not [proposal for proposal in proposals_for(break_problem, raise_fault) if proposal.texts]
+    break_problem = replace(problem("x.item()\n", "x.item()"), texts={})
+    assert not [proposal for proposal in proposals_for(break_problem, raise_fault) if proposal.texts]
 
 
 def test_proposals_are_ordered_without_duplicates() -> None:
     assert set(FAMILIES) <= FAMILY_NAMES
     text = "import torch\ndef f(x):\n    if x.max().item() > 0: x += 1\n    return x\n"
-    found = proposals_for(problem(text, "x.max().item()", "GB0124"), raise_fault)
-    assert 1 < len(found) <= MAX_PROPOSALS
-    assert found[0].family == "branch"
-    changes = [(tuple(each.texts.items()), tuple(each.settings.items()), each.code) for each in found]
+    proposals = proposals_for(problem(text, "x.max().item()", "GB0124"), raise_fault)
+    assert 1 < len(proposals) <= MAX_PROPOSALS
+    assert proposals[0].family == "branch"
+    changes = [
+        (tuple(proposal.texts.items()), tuple(proposal.settings.items()), proposal.code) for proposal in proposals
+    ]
     assert len(set(changes)) == len(changes)
-    assert {each.kind for each in found} == {"edit", "setting"}
+    assert {proposal.kind for proposal in proposals} == {"edit", "setting"}
 
 
 CONTEXTS = """
@@ -275,8 +279,8 @@ class Quiet:
 )
 def test_code_whose_errors_are_handled_is_assumed_to_raise_nothing(around: str, *, is_handled: bool) -> None:
     text = f"{CONTEXTS}def f(x):\n    {around.format('y = int(x)')}\n"
-    given = problem(text, "int(x)", "GB0124", entry="def f(")
-    found = proposals_for(given, raise_fault)
-    assert {proposal.family for proposal in found} >= {"setting", "scalar"}
+    break_problem = problem(text, "int(x)", "GB0124", entry="def f(")
+    proposals = proposals_for(break_problem, raise_fault)
+    assert {proposal.family for proposal in proposals} >= {"setting", "scalar"}
     handled = "it assumes that int(x), whose errors the code around it handles, never raises"
-    assert all((handled in proposal.assumptions) is is_handled for proposal in found)
+    assert all((handled in proposal.assumptions) is is_handled for proposal in proposals)

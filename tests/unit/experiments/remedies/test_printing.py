@@ -182,11 +182,11 @@ fast = net
 
 
 def test_a_method_calls_a_top_level_function() -> None:
-    given = problem(METHOD, "print(y.sum())", "GB0059", entry="def forward(")
-    assert texts("output", given)[0] == METHOD_AFTER
+    break_problem = problem(METHOD, "print(y.sum())", "GB0059", entry="def forward(")
+    assert texts("output", break_problem)[0] == METHOD_AFTER
     library = Source("s1", "modeling.py", "library", "models/modeling.py")
-    given = replace(given, report=changed(given.report, sources=[library]))
-    assert not any(each.compiles_itself for each in proposals_of("output", given))
+    break_problem = replace(break_problem, report=changed(break_problem.report, sources=[library]))
+    assert not any(proposal.compiles_itself for proposal in proposals_of("output", break_problem))
 
 
 @pytest.mark.parametrize(
@@ -233,15 +233,17 @@ def test_output_of_a_called_function_is_only_skipped() -> None:
 
 def test_settings_move_or_skip_output() -> None:
     text = "import torch\ndef f(x):\n    print(x)\n    return x\n"
-    settings = [each.settings for each in proposals_of("output", problem(text, "print(x)", "GB0059", entry="def f("))]
+    settings = [
+        proposal.settings for proposal in proposals_of("output", problem(text, "print(x)", "GB0059", entry="def f("))
+    ]
     assert {"torch._dynamo.config.reorderable_logging_functions": ["builtins.print"]} in settings
     text = text.replace("print(x)", "logger.warning_once('hm')")
     hints = ["Add the logging method to `torch._dynamo.config.ignore_logging_functions`."]
     for known, name in ((hints, "ignore_logging_functions"), ([], "ignore_logger_methods")):
-        found = proposals_of("output", problem(text, "logger.warning_once('hm')", "GB0291", hints=known))
-        assert found[0].settings == {f"torch._dynamo.config.{name}": ["logging.Logger.warning_once"]}
-        assert found[0].title == "Leave `logging.Logger.warning_once` out of compiled code"
-        assert {change.title for change in found if not change.assumptions} <= {"Write messages after the call"}
+        proposals = proposals_of("output", problem(text, "logger.warning_once('hm')", "GB0291", hints=known))
+        assert proposals[0].settings == {f"torch._dynamo.config.{name}": ["logging.Logger.warning_once"]}
+        assert proposals[0].title == "Leave `logging.Logger.warning_once` out of compiled code"
+        assert {change.title for change in proposals if not change.assumptions} <= {"Write messages after the call"}
 
 
 @pytest.mark.parametrize(
@@ -250,8 +252,8 @@ def test_settings_move_or_skip_output() -> None:
 @pytest.mark.parametrize("check", ["if x.any(): raise ValueError", "assert x.any()"])
 def test_a_check_whose_error_is_handled_stays_in_place(around: str, check: str) -> None:
     text = f"import torch\ndef f(x):\n    {around.format(check)}\n    return x\n"
-    given = problem(text, "x.any()", entry="def f(")
-    assert [proposals_of(family, given) for family in ("output", "rewrite", "branch")] == [[], [], []]
+    break_problem = problem(text, "x.any()", entry="def f(")
+    assert [proposals_of(family, break_problem) for family in ("output", "rewrite", "branch")] == [[], [], []]
 
 
 @pytest.mark.parametrize(
@@ -270,13 +272,13 @@ def test_a_check_whose_error_is_handled_stays_in_place(around: str, check: str) 
 )
 def test_statements_that_cannot_be_deferred_are_not_changed(text: str) -> None:
     entry = "def f(" if "def f(" in text else None
-    found = proposals_of("output", problem(text, "x.item()", "GB0124", entry=entry))
-    assert not any(each.compiles_itself for each in found)
+    proposals = proposals_of("output", problem(text, "x.item()", "GB0124", entry=entry))
+    assert not any(proposal.compiles_itself for proposal in proposals)
 
 
 def test_every_text_is_python() -> None:
-    for each in texts("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f(")):
-        ast.parse(each)
+    for text in texts("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f(")):
+        ast.parse(text)
 
 
 @pytest.mark.parametrize(

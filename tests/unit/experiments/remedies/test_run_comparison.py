@@ -18,11 +18,11 @@ FILES = {"s1": "f.py"}
 
 def run(text: str, *breaks: tuple[str, str]) -> RunBreaks:
     """Return a run with breaks at pieces of code of a text, each with its cause."""
-    found = [
+    reported = [
         Break(f"b{number}", None, gb_type, location_of(text, code), "resumed")
         for number, (code, gb_type) in enumerate(breaks, start=1)
     ]
-    return RunBreaks(Report("ok", Device("cpu", "cpu"), breaks=found), FILES)
+    return RunBreaks(Report("ok", Device("cpu", "cpu"), breaks=reported), FILES)
 
 
 BEFORE = run(OLD, ("y.sum().item()", "item"), ("y.sum() > 0", "branch"))
@@ -33,67 +33,69 @@ def compared(new: str, *after: RunBreaks) -> BreakComparison:
 
 
 def test_a_place_that_breaks_for_a_different_cause_is_not_gone() -> None:
-    found = compared(OLD, run(OLD, ("print(y.sum().item())", "print")))
-    assert found.removed == {"b2"}
-    assert found.other_cause["b1"].gb_type == "print"
-    assert found.new == []
+    comparison = compared(OLD, run(OLD, ("print(y.sum().item())", "print")))
+    assert comparison.removed_breaks == {"b2"}
+    assert comparison.other_cause["b1"].gb_type == "print"
+    assert comparison.new_breaks == []
 
 
 def test_replaced_lines_keep_their_place() -> None:
     new = OLD.replace("    print(y.sum().item())", "    import sys\n    sys.stdout.write(str(y.sum().item()))")
-    found = compared(new, run(new, ("y.sum().item()", "other")))
-    assert found.removed == {"b2"}
+    comparison = compared(new, run(new, ("y.sum().item()", "other")))
+    assert comparison.removed_breaks == {"b2"}
 
 
 def test_a_break_counts_on_every_input() -> None:
-    found = compared(OLD, run(OLD), run(OLD, ("y.sum() > 0", "branch")))
-    assert found.removed == {"b1"}
+    comparison = compared(OLD, run(OLD), run(OLD, ("y.sum() > 0", "branch")))
+    assert comparison.removed_breaks == {"b1"}
 
 
 def test_a_break_at_an_inserted_line_is_new() -> None:
     new = OLD.replace("    return y", "    print(y)\n    return y")
-    found = compared(new, run(new, ("print(y)\n", "print")))
-    assert found.removed == {"b1", "b2"}
-    assert [graph_break.gb_type for graph_break in found.new] == ["print"]
+    comparison = compared(new, run(new, ("print(y)\n", "print")))
+    assert comparison.removed_breaks == {"b1", "b2"}
+    assert [graph_break.gb_type for graph_break in comparison.new_breaks] == ["print"]
 
 
 def test_a_break_that_the_program_has_on_other_inputs_is_not_new() -> None:
     again = run(OLD, ("y = x * 2", "elsewhere"))
-    found = compare_breaks([BEFORE, again], [again], {})
-    assert found.removed == {"b1", "b2"}
-    assert found.new == []
+    comparison = compare_breaks([BEFORE, again], [again], {})
+    assert comparison.removed_breaks == {"b1", "b2"}
+    assert comparison.new_breaks == []
 
 
 def test_breaks_follow_a_moved_block() -> None:
     body = "    if y.sum() > 0:\n        y = y + 1\n    return y"
     head, _ = OLD.split(body)
     new = f"def inner(y):\n{body}\n\n\n{head.replace('print(y.sum().item())', 'return inner(y)')}"
-    found = compared(new, run(new, ("y.sum() > 0", "branch")))
-    assert found.removed == {"b1"}
-    assert found.new == []
+    comparison = compared(new, run(new, ("y.sum() > 0", "branch")))
+    assert comparison.removed_breaks == {"b1"}
+    assert comparison.new_breaks == []
 
 
 def test_lines_that_are_replaced_together_are_one_place() -> None:
     old = "def f(x, y):\n    if x.any():\n        y[x] = 1\n    print(y)"
     before = run(old, ("x.any()", "branch"), ("y[x]", "mask"), ("print(y)", "print"))
     new = old.replace("    if x.any():\n        y[x] = 1", "    y[x] = 1")
-    found = compare_breaks([before], [run(new, ("y[x]", "mask"), ("print(y)", "print"))], {"f.py": (old, new)})
-    assert found.removed == frozenset()
-    assert found.other_cause["b1"].gb_type == "mask"
-    assert found.new == []
+    comparison = compare_breaks([before], [run(new, ("y[x]", "mask"), ("print(y)", "print"))], {"f.py": (old, new)})
+    assert comparison.removed_breaks == frozenset()
+    assert comparison.other_cause["b1"].gb_type == "mask"
+    assert comparison.new_breaks == []
 
 
 def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
     cell, file = Source("s1", "Cell In[1]", "cell"), Source("s2", "modeling_bart.py", "library", "a/modeling_bart.py")
-    here, there = (
+    break_here, break_elsewhere = (
         Break(f"b{line}", "GB0170", "Branch", Location(source, line, line, code=code), "resumed")
         for source, line, code in (("s1", 4, "x > 0"), ("s2", 1388, f"f(\n    x,\n    {'y' * 60}) > 0"))
     )
-    report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[here, there])
+    report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[break_here, break_elsewhere])
     run = RunBreaks(report, {})
     code = f"f(x, {'y' * 55}..."
-    assert break_summary(there, [run]) == f"at line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
-    assert break_summary(here, [run]) == "at line 4, x > 0: branch on a tensor's value"
+    assert (
+        break_summary(break_elsewhere, [run]) == f"at line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
+    )
+    assert break_summary(break_here, [run]) == "at line 4, x > 0: branch on a tensor's value"
 
 
 def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> None:

@@ -92,9 +92,9 @@ def test_other_products_are_not_changed(code: str) -> None:
 
 
 def in_library(text: str, code: str, gb_id: str) -> Problem:
-    given = problem(text, code, gb_id)
+    break_problem = problem(text, code, gb_id)
     source = Source("s1", "modeling_x.py", "library", "transformers/models/x/modeling_x.py")
-    return replace(given, report=changed(given.report, sources=[source]))
+    return replace(break_problem, report=changed(break_problem.report, sources=[source]))
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,11 @@ def test_models_get_their_sizes_by_hooks(text: str, code: str, gb_id: str, part:
 
 
 def test_a_signature_break_in_python_belongs_to_the_calling_library() -> None:
-    given = in_library("bound = signature.bind(self, x)\n", "signature.bind(self, x)", "GB0198")
-    (break_,) = given.report.breaks
+    break_problem = in_library("bound = signature.bind(self, x)\n", "signature.bind(self, x)", "GB0198")
+    (break_,) = break_problem.report.breaks
     assert break_.location is not None
     inside = changed(break_, location=Location("s2", 9, 9, code="self.parameters.values()"), stack=[break_.location])
-    assert len(proposals_of("sizes", replace(given, break_=inside))) == 1
+    assert len(proposals_of("sizes", replace(break_problem, break_=inside))) == 1
 
 
 def test_the_title_names_a_single_read() -> None:

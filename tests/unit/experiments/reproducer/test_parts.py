@@ -121,8 +121,8 @@ def test_reduction_keeps_only_the_lines_that_reproduce_the_finding() -> None:
 def test_reduction_stops_when_time_is_up_and_keeps_the_condition_of_an_error() -> None:
     tree = ast.parse("def f(x):\n    if x > 1:\n        raise ValueError('no')\n    return x\nf(2)")
     assert reduce_script(tree, lambda _: True, lambda: True) == (tree, 0)
-    found, _ = reduce_script(tree, lambda text: "raise ValueError('no')" in text and "f(2)" in text, lambda: False)
-    assert "if x > 1:" in ast.unparse(found)
+    reduced, _ = reduce_script(tree, lambda text: "raise ValueError('no')" in text and "f(2)" in text, lambda: False)
+    assert "if x > 1:" in ast.unparse(reduced)
 
 
 def test_redacted_script_keeps_what_pytorch_reads() -> None:
@@ -136,8 +136,15 @@ def test_redacted_script_keeps_what_pytorch_reads() -> None:
     compile(text, "<redacted>", "exec")
     assert "secret" not in text.lower()
     assert "count" not in text
-    for kept in ("torch.compile(", "backend='eager'", "device='cpu'", ".sum()", "def forward(self", "torch.nn.Module"):
-        assert kept in text
+    for text_left in (
+        "torch.compile(",
+        "backend='eager'",
+        "device='cpu'",
+        ".sum()",
+        "def forward(self",
+        "torch.nn.Module",
+    ):
+        assert text_left in text
 
 
 class Colour(enum.Enum):
@@ -163,7 +170,7 @@ class Colour(enum.Enum):
     ],
 )  # fmt: skip
 def test_values_are_written_as_expressions(value: Any, expected: str) -> None:
-    assert ast.unparse(Writer().value(value)) == expected
+    assert ast.unparse(Writer().expression_of(value)) == expected
 
 
 class Boxes(torch.Tensor):
@@ -184,28 +191,28 @@ LARGE = torch.sparse_coo_tensor(torch.stack([torch.arange(9), torch.zeros(9, dty
     "tensor", [SPARSE, SPARSE.coalesce(), SPARSE.to_sparse_csr(), LARGE, torch.ones(3, 2).as_subclass(Boxes)]
 )
 def test_tensors_of_unusual_kinds_are_written_with_their_kind(tensor: torch.Tensor) -> None:
-    made = eval(ast.unparse(Writer().value(tensor)), {"torch": torch, "Boxes": Boxes})  # noqa: S307 - our own
-    assert (type(made), made.layout, made.shape) == (type(tensor), tensor.layout, tensor.shape)
+    tensor_copy = eval(ast.unparse(Writer().expression_of(tensor)), {"torch": torch, "Boxes": Boxes})  # noqa: S307 - our own
+    assert (type(tensor_copy), tensor_copy.layout, tensor_copy.shape) == (type(tensor), tensor.layout, tensor.shape)
 
 
 def test_small_tensors_keep_their_values_if_needed() -> None:
-    assert ast.unparse(Writer(uses_values=True).value(torch.ones(2))) == "torch.tensor([1.0, 1.0])"
+    assert ast.unparse(Writer(uses_values=True).expression_of(torch.ones(2))) == "torch.tensor([1.0, 1.0])"
 
 
 def test_object_that_is_used_twice_has_one_name() -> None:
     writer = Writer()
     module = torch.nn.TransformerEncoderLayer(4, 2)
-    first, second = writer.value(module), writer.value(module)
+    first, second = writer.expression_of(module), writer.expression_of(module)
     assert ast.unparse(first) == ast.unparse(second)
 
 
 @pytest.mark.parametrize("value", [object(), open, torch.eye(4).to_sparse_bsr((2, 2)), Marked(torch.ones(2))])
 def test_values_that_cannot_be_written_are_named(value: Any) -> None:
     if value is open:
-        assert ast.unparse(Writer().value(value)) == "open"
+        assert ast.unparse(Writer().expression_of(value)) == "open"
         return
     with pytest.raises(UnwritableError):
-        Writer().value(value)
+        Writer().expression_of(value)
 
 
 def test_closures_of_one_function_stay_separate() -> None:
@@ -213,8 +220,8 @@ def test_closures_of_one_function_stay_separate() -> None:
         return lambda x: x + number
 
     writer = Writer()
-    names = {ast.unparse(writer.value(adding(number))) for number in (1, 2)}
-    text = ast.unparse(writer.module([]))
+    names = {ast.unparse(writer.expression_of(adding(number))) for number in (1, 2)}
+    text = ast.unparse(writer.script([]))
     assert len(names) == 2
     assert "number = 1" in text
     assert "number_2 = 2" in text
@@ -222,9 +229,9 @@ def test_closures_of_one_function_stay_separate() -> None:
 
 def test_options_of_torch_compile_are_left_out_and_its_backend_is_kept() -> None:
     script = "import torch\nfrom own import f\ncompiled = torch.compile(f, backend='eager'"
-    found, _ = reduce_script(
+    reduced, _ = reduce_script(
         ast.parse(f"{script}, options={{'a': 1}})"),
         lambda text: "torch.compile(f" in text and "backend=" in text,
         lambda: False,
     )
-    assert ast.unparse(found) == f"{script})"
+    assert ast.unparse(reduced) == f"{script})"

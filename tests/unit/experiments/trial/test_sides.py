@@ -38,11 +38,11 @@ def test_both_sides_are_noted_over_several_runs() -> None:
     exec(compile(instrumented_text(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
     f = scope["f"]
     assert callable(f)
-    with record_sides() as taken:
+    with record_sides() as sides:
         assert [f(5), f(1)] == ["big!", "small?"]
-        assert dict(taken) == {0: {True, False}, 1: {True}, 2: {True, False}}
+        assert dict(sides) == {0: {True, False}, 1: {True}, 2: {True, False}}
         assert f(-1) == "negative?"
-    assert taken[1] == {True, False}
+    assert sides[1] == {True, False}
 
 
 def test_lines_stay_where_they_are() -> None:
@@ -64,10 +64,10 @@ def test_lines_stay_where_they_are() -> None:
 )
 def test_nested_conditions_are_noted(text: str, tests: list[Condition]) -> None:
     changed = instrumented_text(text, dict(enumerate(tests)))
-    with record_sides() as taken:
+    with record_sides() as sides:
         value = eval(changed, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
     assert value is True
-    assert set(taken) == set(range(len(tests))) - ({2} if len(tests) == 4 else set())
+    assert set(sides) == set(range(len(tests))) - ({2} if len(tests) == 4 else set())
 
 
 def test_the_value_is_tested_once_and_its_errors_are_raised() -> None:
@@ -84,20 +84,20 @@ def test_the_value_is_tested_once_and_its_errors_are_raised() -> None:
 
     asked = Asked()
     changed = instrumented_text("1 if asked else 2", {0: condition(5, 10)})
-    with record_sides() as taken:
+    with record_sides() as sides:
         assert eval(changed, {"asked": asked}) == 2  # noqa: S307 - our own text
     with record_sides(), pytest.raises(ValueError, match="ambiguous"):
         eval(changed, {"asked": Refusing()})  # noqa: S307 - our own text
-    assert (asked.times, dict(taken)) == (1, {0: {False}})
+    assert (asked.times, dict(sides)) == (1, {0: {False}})
 
 
 def test_the_evaluation_of_code_that_is_no_test_is_noted_and_its_value_is_kept() -> None:
     changed = instrumented_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, sides=())})
-    with record_sides() as taken:
+    with record_sides() as sides:
         assert eval(changed, {"a": [], "b": 2}) == []  # noqa: S307 - our own text
-        assert not taken
+        assert not sides
         assert eval(changed, {"a": [1], "b": [3, 4]}) == [[3, 4]]  # noqa: S307 - our own text
-    assert dict(taken) == {0: {None}}
+    assert dict(sides) == {0: {None}}
 
 
 def test_nothing_is_left_in_python_itself() -> None:

@@ -45,10 +45,10 @@ _MAX_BYTES = 1 << 25
 _MAX_DEPTH = 6
 _MAX_VALUES = 2_000
 _MAX_FUNCTIONS = 100
-_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
+_PLAIN_TYPES = (bool, int, float, str, type(None), torch.dtype, torch.device)
 #: The instructions that look up a global variable, in a function and at the top level of a cell.
-_LOOKUPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
-_OPAQUE = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor)
+_LOOKUP_INSTRUCTIONS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+_OPAQUE_TYPES = (*_PLAIN_TYPES, enum.Enum, type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor)
 
 
 class Root(NamedTuple):
@@ -106,9 +106,9 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """The kind of a container, with the keys of its items; a set has its length instead."""
+    """The class of a container, with the keys of its items; a set has its length instead."""
 
-    kind: type
+    class_: type
     keys: tuple[Any, ...]
 
 
@@ -119,20 +119,20 @@ class OpaqueSpec:
     Functions with the same code have the same ``identity`` if they close over the same objects and equal plain values.
     """
 
-    kind: type
+    class_: type
     identity: int = field(compare=False)
 
 
-#: What :func:`spec` returns: a plain value, or the spec of a tensor, a container or something else.
+#: The result of :func:`spec`: a plain value, or the spec of a tensor, a container or something else.
 Spec = Any
 
 
 class CallSite(NamedTuple):
     """The place of a call in the user's code; columns count UTF-8 bytes, lines start at 1.
 
-    ``owner`` is the called module's name at this place, if any. ``visible`` contains the names at this place of other
-    variables that the callable reads, and ``modules`` the Python modules whose global variables it reads, each with its
-    name at this place.
+    ``owner`` is the called module's name at this place, if any. ``visible_names`` contains the names at this place of
+    other variables that the callable reads, and ``modules`` the Python modules whose global variables it reads, each
+    with its name at this place.
     """
 
     filename: str
@@ -142,13 +142,13 @@ class CallSite(NamedTuple):
     column: int
     end_column: int
     owner: str | None
-    visible: frozenset[str] = frozenset()
+    visible_names: frozenset[str] = frozenset()
     modules: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass
-class SeenCall:
-    """A call, as far as it was recorded.
+class CallSpec:
+    """A call as specs of its arguments and of the state that it reads.
 
     Parameters
     ----------
@@ -179,83 +179,87 @@ class SeenCall:
     def plain_state(self, paths: Collection[Path]) -> dict[Path, Any]:
         """Return the plain values of the state at some places."""
         return {
-            path: value for path, value in (self.state or {}).items() if path in paths and is_instance(value, _PLAIN)
+            path: value
+            for path, value in (self.state or {}).items()
+            if path in paths and is_instance(value, _PLAIN_TYPES)
         }
 
 
-class SeenCalls:
+class CallHistory:
     """The different calls of all entries of a run, in order."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Any, list[SeenCall]] = {}
+        self._by_key: dict[Any, list[CallSpec]] = {}
         self._signatures: dict[Any, set[Any]] = {}
         self._totals: dict[Any, int] = {}
         #: The entries for which something was compiled after their first call.
-        self._recompiled: set[Any] = set()
+        self._recompiled_keys: set[Any] = set()
         #: The objects whose ids are parts of keys, kept alive so that no other object gets such an id.
         self._owners: list[Any] = []
         self._kept_bytes = 0
         #: The call that each thread is making.
-        self._current: dict[int, tuple[StartedCall, SeenCall | None]] = {}
+        self._current_calls: dict[int, tuple[StartedCall, CallSpec | None]] = {}
 
-    def note_start(self, started: StartedCall) -> None:
+    def note_start(self, started_call: StartedCall) -> None:
         """Remember a call that is about to start."""
-        key = key_of(started.call)
+        key = key_of(started_call.call)
         if key not in self._by_key:
             self._by_key[key], self._signatures[key], self._totals[key] = [], set(), 0
-            self._owners.append(started.call)
+            self._owners.append(started_call.call)
         self._totals[key] += 1
         calls = self._by_key[key]
         if len(calls) >= _MAX_CALLS or self._totals[key] > _MAX_EXAMINED:
-            self._current[get_ident()] = started, None  # the call is examined if something is compiled in it
+            self._current_calls[get_ident()] = started_call, None  # the call is examined if something is compiled in it
             return
-        given_arguments = Arguments(*started.args, **started.kwargs)
-        examines_state = self._totals[key] <= (_MAX_WITH_STATE if key in self._recompiled else _MAX_WITH_STATE_AT_FIRST)
-        arguments = spec_arguments(started.call, given_arguments)
-        state = spec_state(started.call, given_arguments) if examines_state else None
-        seen_call = SeenCall(arguments, state, None, frozenset(started.kwargs), started.modes)
-        self._current[get_ident()] = started, seen_call
-        signature = started.modes, tuple(seen_call.values.items())
+        given_arguments = Arguments(*started_call.args, **started_call.kwargs)
+        examines_state = self._totals[key] <= (
+            _MAX_WITH_STATE if key in self._recompiled_keys else _MAX_WITH_STATE_AT_FIRST
+        )
+        arguments = spec_arguments(started_call.call, given_arguments)
+        state = spec_state(started_call.call, given_arguments) if examines_state else None
+        call_spec = CallSpec(arguments, state, None, frozenset(started_call.kwargs), started_call.modes)
+        self._current_calls[get_ident()] = started_call, call_spec
+        signature = started_call.modes, tuple(call_spec.values.items())
         try:
             if signature in self._signatures[key]:
                 return
             self._signatures[key].add(signature)
         except TypeError:  # a key that cannot be hashed
             return
-        self._add_call(key, started, seen_call)
+        self._add_call(key, started_call, call_spec)
 
     def note_compiling(self) -> None:
         """Remember the current call with its state, because something is compiled in it."""
-        current = self._current.pop(get_ident(), None)
+        current = self._current_calls.pop(get_ident(), None)
         if current is None:
             return
-        started, seen_call = current
-        key = key_of(started.call)
+        started_call, call_spec = current
+        key = key_of(started_call.call)
         calls = self._by_key[key]
         if self._totals[key] > 1:
-            self._recompiled.add(key)
-        given_arguments = Arguments(*started.args, **started.kwargs)
-        if seen_call is None:
+            self._recompiled_keys.add(key)
+        given_arguments = Arguments(*started_call.args, **started_call.kwargs)
+        if call_spec is None:
             if len(calls) >= _MAX_COMPILED:
                 return
-            arguments = spec_arguments(started.call, given_arguments)
-            seen_call = SeenCall(arguments, None, None, frozenset(started.kwargs), started.modes)
-        if seen_call.state is None:
-            seen_call.state = spec_state(started.call, given_arguments)
-        if not any(seen_call is known_call for known_call in calls):
+            arguments = spec_arguments(started_call.call, given_arguments)
+            call_spec = CallSpec(arguments, None, None, frozenset(started_call.kwargs), started_call.modes)
+        if call_spec.state is None:
+            call_spec.state = spec_state(started_call.call, given_arguments)
+        if not any(call_spec is known_call for known_call in calls):
             # Keep it even if it looks like an earlier call: it may have changed something that a spec lacks.
-            self._add_call(key, started, seen_call)
+            self._add_call(key, started_call, call_spec)
 
     def note_end(self) -> None:
         """Forget the call that this thread has made, with its objects."""
-        self._current.pop(get_ident(), None)
+        self._current_calls.pop(get_ident(), None)
 
     def close(self) -> None:
         """Forget the objects of the run, after its last call."""
-        self._current.clear()
+        self._current_calls.clear()
         self._owners.clear()
 
-    def calls_of(self, key: Any) -> list[SeenCall]:
+    def calls_of(self, key: Any) -> list[CallSpec]:
         """Return the different calls of an entry."""
         return list(self._by_key.get(key, ()))
 
@@ -263,8 +267,8 @@ class SeenCalls:
         """Return the number of all calls of an entry."""
         return self._totals.get(key, 0)
 
-    def _add_call(self, key: Any, started: StartedCall, seen_call: SeenCall) -> None:
-        tensors = {id(value): value for _, value in _argument_parts(started) if _is_dense(value)}
+    def _add_call(self, key: Any, started_call: StartedCall, call_spec: CallSpec) -> None:
+        tensors = {id(value): value for _, value in _argument_parts(started_call) if _is_dense(value)}
         numbers = {ident: number for number, ident in enumerate(tensors)}
         copies: dict[int, torch.Tensor] = {}
         for ident, tensor in tensors.items():
@@ -272,14 +276,14 @@ class SeenCalls:
                 self._kept_bytes += tensor.nbytes
                 with torch.inference_mode(mode=False), torch.no_grad():
                     copies[ident] = tensor.detach().clone()
-        for path, value in _argument_parts(started):
+        for path, value in _argument_parts(started_call):
             if id(value) in numbers:
-                spec = seen_call.arguments[path]
-                seen_call.arguments[path] = dataclasses.replace(
+                spec = call_spec.arguments[path]
+                call_spec.arguments[path] = dataclasses.replace(
                     spec, number=numbers[id(value)], data=copies.get(id(value))
                 )
-        seen_call.site = _site_of(started)
-        self._by_key[key].append(seen_call)
+        call_spec.site = _site_of(started_call)
+        self._by_key[key].append(call_spec)
 
 
 def key_of(call: Callable[..., Any]) -> Hashable:
@@ -319,19 +323,19 @@ def owner_of(call: Any) -> Any:
     return getattr(call, "__self__", call)
 
 
-def _argument_parts(started: StartedCall) -> Iterator[tuple[Path, Any]]:
-    arguments = Arguments(*started.args, **started.kwargs)
-    for name, value in arguments.named(started.call).items():
+def _argument_parts(started_call: StartedCall) -> Iterator[tuple[Path, Any]]:
+    arguments = Arguments(*started_call.args, **started_call.kwargs)
+    for name, value in arguments.named(started_call.call).items():
         yield from parts(value, Path(Root("argument", name)))
 
 
 def spec_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
     """Return the specs of arguments and their parts, by place; parameters with the default ``None`` are included."""
     none_by_default = {name: None for name, default in default_values(call).items() if default is None}
-    named = none_by_default | arguments.named(call)
+    arguments_by_name = none_by_default | arguments.named(call)
     return {
         path: spec(value)
-        for name, argument in named.items()
+        for name, argument in arguments_by_name.items()
         for path, value in parts(argument, Path(Root("argument", name)))
     }
 
@@ -341,7 +345,7 @@ def spec_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spe
     specs: dict[Path, Spec] = {}
     for root, place in state_roots(call, arguments).items():
         for path, value in parts(place.read(), Path(root), enters_objects=True):
-            if is_instance(value, (*_PLAIN, list, tuple, dict, set, partial)) or _is_dense(value):
+            if is_instance(value, (*_PLAIN_TYPES, list, tuple, dict, set, partial)) or _is_dense(value):
                 specs[path] = spec(value)
         if len(specs) > _MAX_VALUES:
             break
@@ -349,8 +353,8 @@ def spec_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spe
 
 
 def spec(value: Any) -> Spec:
-    """Return what to remember of a value: a plain value or enumeration member itself, or else facts about the value."""
-    if (is_instance(value, _PLAIN) and type(value) in _PLAIN) or is_instance(value, enum.Enum):
+    """Return a plain value or a member of an enumeration itself, or facts about any other value."""
+    if (is_instance(value, _PLAIN_TYPES) and type(value) in _PLAIN_TYPES) or is_instance(value, enum.Enum):
         return value
     if _is_dense(value):
         return TensorSpec(tuple(value.shape), value.dtype, value.device, value.requires_grad)
@@ -364,8 +368,10 @@ def spec(value: Any) -> Spec:
 
 def _identity_of(value: Any) -> int:
     if is_instance(value, types.FunctionType):
-        captured = *closure_values(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()
-        return hash((id(value.__code__), *(part if type(part) in _PLAIN else id(part) for part in captured)))
+        captured_values = *closure_values(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()
+        return hash(
+            (id(value.__code__), *(part if type(part) in _PLAIN_TYPES else id(part) for part in captured_values))
+        )
     if is_instance(value, types.MethodType):
         return hash((id(value.__func__), id(value.__self__)))
     return id(value)
@@ -396,7 +402,7 @@ def parts(value: Any, path: Path, *, enters_objects: bool = False) -> Iterator[t
         yield path, value
         if len(path.steps) >= _MAX_DEPTH + 4 * enters_objects or id(value) in seen:
             continue
-        if not is_instance(value, _PLAIN):
+        if not is_instance(value, _PLAIN_TYPES):
             seen.add(id(value))
         steps_and_parts = _children(value, enters_objects=enters_objects)
         pending += [(Path(path.root, (*path.steps, step)), part) for step, part in reversed(steps_and_parts)]
@@ -404,7 +410,7 @@ def parts(value: Any, path: Path, *, enters_objects: bool = False) -> Iterator[t
 
 def _children(value: Any, *, enters_objects: bool) -> list[tuple[PathStep, Any]]:
     """Return the parts of a container or an object, with the steps that lead to them."""
-    if is_instance(value, _OPAQUE):
+    if is_instance(value, _OPAQUE_TYPES):
         return []
     if is_instance(value, list | tuple) and not hasattr(value, "_fields"):
         return [(PathStep("item", index), part) for index, part in enumerate(value)]
@@ -447,7 +453,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Na
         root = Root("partial", "fn") if is_instance(owner, partial) else Root("module", "self")
         roots[root] = fixed_place(root.name, owner)
     for name, value in arguments.named(call).items():
-        if not is_instance(value, (*_PLAIN, torch.Tensor)):
+        if not is_instance(value, (*_PLAIN_TYPES, torch.Tensor)):
             # A method of an object that is not a module may be given as a function and its object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
             roots[root] = fixed_place(name, value)
@@ -473,7 +479,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Na
 @lru_cache(maxsize=1000)
 def _global_names(code: types.CodeType) -> frozenset[str]:
     """Return the names of the variables that code looks up globally; names of attributes are not among them."""
-    return frozenset(global_names(code, _LOOKUPS))
+    return frozenset(global_names(code, _LOOKUP_INSTRUCTIONS))
 
 
 def _has_content(cell: types.CellType) -> bool:
@@ -496,9 +502,9 @@ def _is_global_of(frame: types.FrameType, root: Root) -> bool:
     return root.scope == str(frame.f_globals.get("__name__")) and not is_shadowed
 
 
-def _site_of(started: StartedCall) -> CallSite | None:
+def _site_of(started_call: StartedCall) -> CallSite | None:
     """Return the place of a call; ``None`` if it is unknown or in a library."""
-    frame = started.caller
+    frame = started_call.caller
     if frame is None or is_library(frame.f_code.co_filename):
         return None
     positions = list(frame.f_code.co_positions())
@@ -506,7 +512,7 @@ def _site_of(started: StartedCall) -> CallSite | None:
     if not 0 <= index < len(positions) or None in positions[index]:
         return None
     line, end_line, column, end_column = positions[index]
-    owner = owner_of(started.call)
+    owner = owner_of(started_call.call)
     name = None
     if not is_instance(owner, types.FunctionType):
         scopes = (frame.f_locals, frame.f_globals)
@@ -517,22 +523,22 @@ def _site_of(started: StartedCall) -> CallSite | None:
             if value is owner or (is_instance(value, torch.nn.Module) and compiled_callable(value) is owner)
         )
         name = next((name for name in names if not name.startswith("_")), None)
-    visible = {**frame.f_globals, **frame.f_locals}
-    roots = state_roots(started.call, Arguments(*started.args, **started.kwargs))
+    visible_names = {**frame.f_globals, **frame.f_locals}
+    roots = state_roots(started_call.call, Arguments(*started_call.args, **started_call.kwargs))
     readable_names = {
         root.name
         for root, place in roots.items()
         if root.kind in {"global", "closure"}
-        and visible.get(root.name) is place.read()
-        and (root.kind == "closure" or not is_instance(place.read(), _PLAIN) or _is_global_of(frame, root))
+        and visible_names.get(root.name) is place.read()
+        and (root.kind == "closure" or not is_instance(place.read(), _PLAIN_TYPES) or _is_global_of(frame, root))
     }
     read_modules = {root.scope for root in roots if root.kind == "global"}
     modules = {
         (value.__name__, name)
-        for name, value in visible.items()
+        for name, value in visible_names.items()
         if is_instance(value, types.ModuleType) and value.__name__ in read_modules
     }
-    readable_names |= {"torch"} if visible.get("torch") is torch else set()
+    readable_names |= {"torch"} if visible_names.get("torch") is torch else set()
     function = frame.f_code.co_name
     return CallSite(
         frame.f_code.co_filename, function, line or 0, end_line or 0, column or 0, end_column or 0, name,

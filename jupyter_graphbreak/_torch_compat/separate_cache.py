@@ -52,6 +52,28 @@ def forget_fx_wraps(number: int) -> None:
         del table[key]
 
 
+def private_fx_tracing() -> contextlib.AbstractContextManager[None]:
+    """Let only this thread see how ``torch.fx`` replaces methods of modules while it traces, in the context.
+
+    Otherwise, the tracer would receive the calls of modules on all threads, and fail for modules that it does not know.
+    """
+    patcher: Any = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_Patcher", None)
+    if not hasattr(patcher, "patch_method"):  # not in this PyTorch
+        return contextlib.nullcontext()
+    patch_method, thread = patcher.patch_method, get_ident()
+
+    def plan(self: Any, owner: type, name: str, replacement: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        original = getattr(owner, name)
+
+        @functools.wraps(replacement)
+        def dispatch(*args: Any, **kwargs: Any) -> Any:
+            return (replacement if get_ident() == thread else original)(*args, **kwargs)
+
+        return patch_method, (self, owner, name, dispatch, *args), kwargs
+
+    return redirected_on_thread(patcher, "patch_method", plan)
+
+
 #: The modules whose namespaces are copies, by the ids of the namespaces.
 _modules_of_copies: weakref.WeakValueDictionary[int, types.ModuleType] = weakref.WeakValueDictionary()
 

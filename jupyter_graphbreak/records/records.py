@@ -278,8 +278,12 @@ def guard_place(reason: str) -> StackEntry | None:
     return StackEntry(match["path"], int(match["line"]), match["function"]) if match is not None else None
 
 
+#: The file with the objects that replace open files and the like in a trial.
+_STAND_INS_FILE = "jupyter_graphbreak/experiments/trial/stand_ins.py"
+
+
 def is_inserted_frame(module_path: str | None, function: str) -> bool:
-    """Return whether a frame is one that torch inserts after the program's own call.
+    """Return whether a frame is one that torch, or an object of a trial, inserts after the program's own call.
 
     For example, torch inserts a frame before each operation if a default device is set, and Dynamo traces built-in
     functions such as ``enumerate`` as Python functions of its own.
@@ -291,6 +295,8 @@ def is_inserted_frame(module_path: str | None, function: str) -> bool:
     function : str
         The name of the code object.
     """
+    if module_path == _STAND_INS_FILE:
+        return True
     if module_path is None or not module_path.startswith("torch/"):
         return False
     return function == "__torch_function__" or module_path.startswith("torch/_dynamo/polyfills/")

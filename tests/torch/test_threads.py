@@ -31,6 +31,7 @@ from jupyter_graphbreak._torch_compat.patching import (
     patched_on_thread,
     redirected_on_thread,
 )
+from jupyter_graphbreak._torch_compat.separate_cache import private_fx_tracing
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 from jupyter_graphbreak.compiling.routes import route
@@ -407,6 +408,19 @@ def test_code_that_another_thread_compiles_is_not_marked() -> None:
         assert marks == []
         one(ONES)
     assert marks[:2] == ["entered", "marked"]
+
+
+def test_a_tracer_of_fx_receives_no_calls_of_other_threads() -> None:
+    net = torch.nn.Linear(3, 3)
+    with Worker() as worker:
+
+        def f(x: torch.Tensor) -> torch.Tensor:
+            assert worker(lambda: net(ONES).shape) == (3,)
+            return x * 2
+
+        with private_fx_tracing():
+            traced = torch.fx.symbolic_trace(f)
+    assert torch.equal(traced(ONES), ONES * 2)
 
 
 def test_a_forced_backend_applies_only_to_the_run() -> None:

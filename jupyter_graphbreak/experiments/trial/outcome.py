@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from jupyter_graphbreak._torch_compat.configuration import hidden_compiler_logs
-from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends
+from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends, private_fx_tracing
 from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import is_large
@@ -472,6 +472,7 @@ def sandboxed() -> Iterator[None]:
             suppress_logging(),
             suppress_displays(),
             forgotten_backends(),
+            private_fx_tracing(),
             guarded(),
         ):
             yield

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections import OrderedDict, UserDict, defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -265,6 +266,18 @@ def test_a_report_until_an_iterator_is_advanced_shows_the_break_of_the_program(n
     assert (found.gb_id, found.explanation, found.location) == (expected.gb_id, expected.explanation, expected.location)
     assert [effect.what for effect in report.effects or []] == ["advances an iterator that cannot be copied"]
     assert len(list(items)) == 2
+
+
+def test_a_report_until_a_file_is_written_names_the_line_of_the_program(tmp_path: Path) -> None:
+    def f(x: torch.Tensor, log: Any) -> torch.Tensor:
+        y = x * 2
+        log.write("y")
+        return y + 1
+
+    with (tmp_path / "log").open("w") as log:
+        report = jupyter_graphbreak.check(torch.compile(f, backend="eager"), torch.ones(2), log)
+    assert [break_.location and break_.location.code for break_ in report.breaks] == ["log.write"]
+    assert [source.name for source in report.sources] == ["test_references.py"]
 
 
 class OneSize(UserDict[str, torch.Tensor]):

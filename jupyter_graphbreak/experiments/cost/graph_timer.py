@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
+class _Recording:
+    """The marks of the call that is being timed; ``None`` between such calls.
+
+    Compiled code refers to this object, not to the timer: it may outlive the measurement, and the timer's graphs hold
+    parameters.
+    """
+
+    marks: list[tuple[str, str, Any]] | None = None
+
+
 class GraphTimer:
     """A backend that wraps another one; its graphs record marks when they begin and end, if a timed call asks for it.
 
@@ -52,7 +62,7 @@ class GraphTimer:
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:
         self.backend = own_backend(backend) if isinstance(backend, str) else backend
         self.clock = clock
-        self._marks: list[tuple[str, str, Any]] | None = None
+        self._recording = _Recording()
         self._is_profiled = False
         self._inputs: dict[int, list[Any]] | None = None
         self.compile_ids: list[str] = []
@@ -76,7 +86,7 @@ class GraphTimer:
         name, mark_now = str(number), self.clock.mark
 
         def run(*args: Any) -> Any:
-            if (marks := self._marks) is not None:
+            if (marks := self._recording.marks) is not None:
                 marks.append(("graph", name, mark_now()))
                 result = compiled(*args)
                 marks.append(("graph ends", name, mark_now()))
@@ -107,7 +117,7 @@ class GraphTimer:
     def time(self, call: Callable[[], Any], *, parts: bool = False) -> CallTime:
         """Make a call and time it; with ``parts``, also time the marks in the call, such as the ends of graphs."""
         marks: list[tuple[str, str, Any]] = []
-        self._marks = marks if parts else None
+        self._recording.marks = marks if parts else None
         yields_before, waited, process_ns_before = yields(), waited_us(), time.process_time_ns()
         try:
             start = self.clock.mark()
@@ -116,7 +126,7 @@ class GraphTimer:
             processor_us = (time.process_time_ns() - process_ns_before) / 1e3
             yield_count, waited = yields() - yields_before, waited_us() - waited
         finally:
-            self._marks = None
+            self._recording.marks = None
         first, *times, last = self.clock.times_us([start, *(mark for _, _, mark in marks), end])
         del result  # after the clock has stopped
         timed_marks = [Mark(kind, name, us - first) for (kind, name, _), us in zip(marks, times, strict=True)]
@@ -143,10 +153,10 @@ class GraphTimer:
 
     def _marker(self, kind: str, name: str) -> Callable[..., None]:
         def mark(*_: Any) -> None:
-            if (marks := self._marks) is not None:
+            if (marks := recording.marks) is not None:
                 marks.append((kind, name, clock_mark()))
 
-        clock_mark = self.clock.mark
+        recording, clock_mark = self._recording, self.clock.mark
         skip_functions(mark, clock_mark)
         return mark
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import gc
+import io
 import time
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +22,9 @@ import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code
 from jupyter_graphbreak._torch_compat.profile_ranges import Activity
 from jupyter_graphbreak.experiments.cost import variants
-from jupyter_graphbreak.experiments.cost.clock import CudaClock
+from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, entry_of, measure_entry
+from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
@@ -673,16 +678,9 @@ def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
 
         return run
 
-    def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
-        loss: torch.Tensor = model(x).sum()
-        loss.backward()
-        optimizer.step()
-        return loss
-
     model = torch.nn.Linear(4, 2)
     arguments = Arguments(model, torch.optim.AdamW(model.parameters()), torch.ones(3, 4))
-    entry = Entry("step", None, step, arguments, count_calls)
+    entry = Entry("step", None, training_step, arguments, count_calls)
     with entry.set_up(), sandboxed():
         variant = Variant(entry, compiled=True)
         assert variant.warm_up()
@@ -692,3 +690,115 @@ def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
             variant.run()
             assert torch.equal(copied_weight, model.weight)
             assert graph_calls >= number
+
+
+#: A linear layer whose weight is large enough to be shared by the copies of a call.
+WIDTH = 600
+trained = torch.nn.Linear(WIDTH, WIDTH, bias=False)
+trained_by = torch.optim.AdamW(trained.parameters())
+
+
+def training_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -> torch.Tensor:
+    optimizer.zero_grad()
+    loss: torch.Tensor = model(x).sum()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def step_with_names(x: torch.Tensor) -> torch.Tensor:
+    return training_step(trained, trained_by, x)
+
+
+def large_copies() -> int:
+    """Count the memory areas as large as the weight, except those that only C++ code refers to."""
+    found = gc.get_objects()
+    storages = [item for item in found if type(item) is torch.UntypedStorage]
+    storages += [item.untyped_storage() for item in found if type(item) in {torch.Tensor, torch.nn.Parameter}]
+    size = trained.weight.nbytes
+    return len({item.data_ptr() for item in storages if item.nbytes() == size and item.device.type == "cpu"})
+
+
+@pytest.mark.parametrize("has_names", [False, True])
+def test_all_calls_of_a_training_step_share_one_copy_of_the_model_and_its_optimizer(has_names: bool) -> None:
+    training_step(trained, trained_by, torch.ones(1, WIDTH))  # makes the state of the optimizer
+    trained_by.zero_grad()
+    counts: list[int] = []
+
+    def count(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            result = graph(*args)
+            counts.append(large_copies())
+            return result
+
+        return run
+
+    gc.collect()
+    before = large_copies()
+    weight = trained.weight.detach().clone()
+    given = Arguments(torch.ones(1, WIDTH))
+    entry = Entry("step", None, step_with_names, given, count)
+    if not has_names:
+        entry = Entry("step", None, training_step, Arguments(trained, trained_by, *given.args), count)
+    assert measure_entry(entry, budget=SHORT).cost.settled
+    # One copy is three tensors: the weight and both parts of the optimizer's state. A step adds its gradient and up to
+    # four temporary tensors. If each variant had its own copy and a saved one, there would be more than twelve.
+    assert before + 3 < max(counts) <= before + 8
+    assert torch.equal(trained.weight, weight)
+
+
+def test_marks_in_compiled_code_do_not_keep_the_graphs_of_a_measurement() -> None:
+    timer = GraphTimer("eager", ProcessorClock())
+    mark, reference = timer._marker("entered", "0/0"), weakref.ref(timer)
+    del timer
+    assert reference() is None
+    mark()
+
+
+def test_variants_that_share_memory_do_not_see_changes_of_each_other() -> None:
+    def step(model: torch.nn.Linear, x: torch.Tensor, log: io.BytesIO) -> torch.Tensor:
+        assert log.tell() == 0  # not restored in place
+        log.write(b"x")
+        y: torch.Tensor = model(x).sum()
+        with torch.no_grad():
+            model.weight.mul_(2)
+        return y
+
+    def failing_step(model: torch.nn.Linear, x: torch.Tensor, log: io.BytesIO) -> torch.Tensor:
+        step(model, x, log)
+        raise ZeroDivisionError
+
+    given = Arguments(trained, torch.ones(1, WIDTH), io.BytesIO())
+    entry = Entry("step", None, step, given)
+    with entry.set_up(), sandboxed():
+        variants = [Variant(entry, compiled=is_compiled) for is_compiled in (False, True)]
+        assert all(variant.warm_up() for variant in variants)
+        weights = [
+            next(tensor for tensor in variant.tensors() if tensor.shape == trained.weight.shape) for variant in variants
+        ]
+        assert weights[0].data_ptr() == weights[1].data_ptr() != trained.weight.data_ptr()
+        failing = Variant(dataclasses.replace(entry, call=failing_step), compiled=False)
+        with pytest.raises(ZeroDivisionError):
+            failing.warm_up()
+        for variant in variants * 2:
+            assert torch.equal(weights[0], trained.weight)
+            variant.run()
+
+
+cache: dict[str, torch.Tensor] = {}
+
+
+def test_what_the_first_call_stores_in_its_state_stays_although_it_is_also_an_argument() -> None:
+    def f(stored: dict[str, torch.Tensor], x: torch.Tensor, history: list[torch.Tensor]) -> torch.Tensor:
+        history.append(x)
+        if "table" not in cache:
+            cache["table"] = torch.ones(WIDTH, WIDTH)
+        return stored["table"].sum() + x
+
+    entry = Entry("f", None, f, Arguments(cache, torch.ones(1), []))
+    with entry.set_up(), sandboxed():
+        variant = Variant(entry, compiled=False)
+        assert variant.warm_up()
+        variant.run()
+        assert "table" in variant.subject.call.__globals__["cache"]
+    assert cache == {}

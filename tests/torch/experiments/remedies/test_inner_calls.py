@@ -413,7 +413,8 @@ def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
     original: Any = SimpleNamespace(
         entry=Entry("step", None, call, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
     )
-    found = find_inner_calls(original, report, {source.id: source.path or "" for source in report.sources})
+    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
+    found = find_inner_calls(original, report, files)
     inside = next(break_.id for break_ in report.breaks if break_.location and break_.location.function == "half")
     assert (found.calls, found.broken and (found.broken.name, found.broken.break_)) == ((), ("half", inside))
 

@@ -24,6 +24,7 @@ from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.analysis.scopes import ScopeTable
 from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.knowledge.skipped_functions import CALLED_EAGERLY, GENERATOR
+from jupyter_graphbreak.records.package_paths import is_of_standard_library
 from jupyter_graphbreak.records.records import display_name
 from jupyter_graphbreak.report.location import Segment
 from jupyter_graphbreak.report.remedies import Edit
@@ -259,13 +260,18 @@ class _PartBuilder:
 
 
 def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: SkipTable) -> None:
-    """Add the functions that Dynamo refused to begin or to recompile, except our own."""
+    """Add the functions that Dynamo refused to begin or to recompile, except our own.
+
+    Generators of the standard library that code after a break calls are left out: they only show how Python works.
+    """
     for refusal, order in ledger.refusals:
-        if (sources.module_path(refusal.filename or "") or "").startswith("jupyter_graphbreak/"):
+        module_path = sources.module_path(refusal.filename or "") or ""
+        if module_path.startswith("jupyter_graphbreak/"):
             continue
         cause = breaks.cause_of(refusal, order)
         if cause is not None:
-            skips.add_generator(refusal, CALLED_EAGERLY, cause)
+            if not is_of_standard_library(module_path):
+                skips.add_generator(refusal, CALLED_EAGERLY, cause)
             continue
         folded_break, setting = breaks.fold_refusal(refusal, order)
         if not refusal.raised:

@@ -15,7 +15,12 @@ from jupyter_graphbreak import faults
 from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.ipython import calls
 from jupyter_graphbreak.ipython.cell.function import as_module_code
-from jupyter_graphbreak.ipython.cell.mentions import mentioned_objects, mentions_compile, notes_on_saving
+from jupyter_graphbreak.ipython.cell.mentions import (
+    mentioned_objects,
+    mentions_compile,
+    note_on_methods,
+    notes_on_saving,
+)
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
 from jupyter_graphbreak.ipython.cell.top_level import lines_with_tensor_operations
 from jupyter_graphbreak.ipython.observation import Observation
@@ -254,7 +259,7 @@ class CellRuns:
         return cell_id if isinstance(cell_id, str) else None
 
     def _with_notes(self, report: Report) -> Report:
-        """Add notes on saved states of compiled modules, and on lines to move into a function."""
+        """Add notes on saved states and methods of compiled modules, and on lines to move into a function."""
         tree, self._tree = self._tree, None
         notes = dict(notes_on_saving(tree, self._shell.user_ns)) if tree is not None else {}
         # Saves in functions were noted while the cell ran: the namespace does not have their variables.
@@ -264,6 +269,9 @@ class CellRuns:
             note for message, note in earlier_notes.items() if not notes and message not in self._noted_before
         ]
         self._noted_before |= notes.keys() | earlier_notes.keys()
+        if tree is not None and not report.summary.frames and not report.skipped and report.error is None:
+            note_on_call = note_on_methods(tree, self._shell.user_ns)
+            new_notes += [Diagnostic("info", note_on_call)] if note_on_call is not None else []
         other_notes = [note for note in report.diagnostics if note.message not in earlier_notes]
         return self._with_advice(
             replace(report, diagnostics=[*other_notes, *new_notes]) if new_notes or earlier_notes else report

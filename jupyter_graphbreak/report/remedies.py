@@ -24,6 +24,9 @@ NO_TIME = "there was no time left for it"
 #: The reason why a person must decide if the time ended before any change was tried.
 NO_TIME_AT_ALL = "there was no time left"
 
+#: The beginning of the reason if a changed program breaks at the same place for a different cause.
+OTHER_CAUSE = "for a different cause"
+
 
 class Edit(msgspec.Struct, frozen=True):
     """The replacement of whole lines of a source.

@@ -82,6 +82,14 @@ def test_a_break_is_shown_at_its_line(shell: Shell) -> None:
     assert "line 6 in f" in shell.bundles[0]["text/plain"]
 
 
+def test_a_method_of_a_compiled_module_is_not_compiled(shell: Shell) -> None:
+    shell.run("import torch\nclass Solver(torch.nn.Module):\n    def solve(self, x):\n        return x.sin()")
+    shell.run("%%compile_explain\nsolver = torch.compile(Solver().eval())\nsolver.solve(torch.ones(2))")
+    (note,) = [note.message for note in shell.report.diagnostics]
+    assert note.startswith("Nothing was compiled: the cell calls `solver.solve`")
+    assert note.endswith("Compile the method: `torch.compile(solver.solve)`.")
+
+
 def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
     """The host's own code, such as that of a variable viewer, has the number of the cell that follows."""
 

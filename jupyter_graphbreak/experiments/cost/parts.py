@@ -120,6 +120,7 @@ class Owners:
         self._breaks = {graph.id: graph.break_ for graph in report.graphs}
         self._break_by_resume = {resume.id: resume.break_ for resume in report.resumes}
         self._skipped_frames = {skipped.frame: skipped.break_ for skipped in report.skipped}
+        self._break_of_skipped_resume = dict(self._find_breaks_of_skipped_resumes(report))
         self._break_of_eager_call = self._find_break_of_eager_call(report)
         self._lookups = lookups_us or {}
         execution_counts: Counter[str] = Counter()
@@ -132,15 +133,20 @@ class Owners:
         """Return the time of each owner in one call."""
         times: defaultdict[Owner, float] = defaultdict(float)
         open_frames: list[str] = []  # entered, but not left yet
+        resumed: set[str] = set()  # those of them that have called their resume functions
         previous_mark = Mark("begins", "", 0.0)
         for mark in (*call.marks, Mark("ends", "", call.total_us)):
             marks_us = sum(edge.kind in _CODE_MARKS for edge in (previous_mark, mark)) * self._overhead.mark_us / 2
             us = max(0.0, mark.us - previous_mark.us - marks_us)
-            for owner, part in self._share_stretch(previous_mark, mark, us, open_frames):
+            has_resumed = bool(open_frames) and open_frames[-1] in resumed
+            for owner, part in self._share_stretch(previous_mark, mark, us, open_frames, has_resumed=has_resumed):
                 times[owner] += part
             match mark.kind:
                 case "entered":
                     open_frames.append(mark.name)
+                    resumed.discard(mark.name)
+                case "resumes":
+                    resumed.add(mark.name)
                 case "left" if mark.name in open_frames:
                     while open_frames.pop() != mark.name:
                         pass
@@ -148,7 +154,7 @@ class Owners:
         return times
 
     def _share_stretch(
-        self, before: Mark, after: Mark, us: float, open_frames: list[str]
+        self, before: Mark, after: Mark, us: float, open_frames: list[str], *, has_resumed: bool
     ) -> Iterator[tuple[Owner, float]]:
         """Yield the owners of the stretch between two marks, each with its share of the time."""
         match before.kind, after.kind:
@@ -164,15 +170,15 @@ class Owners:
                 if before.kind != "resumes" and not (before.kind == "begins" and is_entry):
                     guards_us = min(us, self._lookups.get(after.name, 0.0))
                 yield self._guards_owner(after.name), guards_us
-                yield self._eager_owner(open_frames), us - guards_us
+                yield self._eager_owner(open_frames, has_resumed=has_resumed), us - guards_us
             case "graph is noted", "resumes" | "left" if open_frames:
                 leaving_us = min(us, self._overhead.graph_to_break_us)
                 yield self._guards_owner(open_frames[-1]), leaving_us
-                yield self._eager_owner(open_frames), us - leaving_us
+                yield self._eager_owner(open_frames, has_resumed=has_resumed), us - leaving_us
             case "left", "left" if self._is_resume(before.name):  # a resumed frame returns, and then its caller
                 yield NO_OWNER, us
             case _:
-                yield self._eager_owner(open_frames), us
+                yield self._eager_owner(open_frames, has_resumed=has_resumed), us
 
     def _is_resume(self, frame: str) -> bool:
         return frame in self._frames and self._frames[frame].role == "resume"
@@ -188,13 +194,28 @@ class Owners:
         graphs = frame.graphs if frame is not None else []
         return Owner("guards", next(iter(graphs), None), self._causing_break(frame), compile_id)
 
-    def _eager_owner(self, open_frames: list[str]) -> Owner:
-        """Return the owner of the time that Python takes in the innermost frame."""
+    def _eager_owner(self, open_frames: list[str], *, has_resumed: bool) -> Owner:
+        """Return the owner of the time that Python takes in the innermost frame.
+
+        After a break, the time belongs to the break that makes the resume function run eagerly, if there is one.
+        """
         if not open_frames:
             return Owner("outside", None, self._break_of_eager_call)
         frame = self._frames.get(open_frames[-1])
         break_id = self._break_of(frame) or self._causing_break(frame) if frame is not None else None
+        if has_resumed and break_id is not None:
+            break_id = self._break_of_skipped_resume.get(break_id, break_id)
         return Owner("outside", None, break_id)
+
+    def _find_breaks_of_skipped_resumes(self, report: Report) -> Iterator[tuple[str, str]]:
+        """Yield each break whose resume functions all run eagerly, and the break that makes the first of them do so."""
+        frames_by_break: dict[str, list[str]] = {}
+        for resume in report.resumes:
+            frames_by_break.setdefault(resume.break_ or "", []).extend(resume.frames)
+        for ident, frames in frames_by_break.items():
+            breaks = [self._skipped_frames.get(frame) for frame in frames]
+            if breaks and breaks[0] is not None and all(breaks):
+                yield ident, breaks[0]
 
     def _find_break_of_eager_call(self, report: Report) -> str | None:
         """Return the break that makes the called function itself run eagerly, if any."""

@@ -124,7 +124,7 @@ def find_inner_calls(
 
         with record_calls(named, ignores_updates=bool(outside_breaks)) as (program, root):
             original.run(program, subject, original.pool[0])
-    breaking_lines = _breaking_lines(report, files)
+    breaking_lines = _breaking_lines(report, files, root)
     all_breaks = {break_.id for break_ in report.breaks}
     parts_without_breaks = _largest_parts(root, breaking_lines, places, ids_in_entry)
     if outside_breaks and parts_without_breaks.share < _SUFFICIENT_SHARE:
@@ -163,8 +163,14 @@ def _largest_parts(
 _BreakingLines = dict[tuple[str, int], set[str]]
 
 
-def _breaking_lines(report: Report, files: Mapping[str, str]) -> _BreakingLines:
-    """Return the lines at which a function breaks or is skipped; in PyTorch's files, also the lines that lead there."""
+def _breaking_lines(report: Report, files: Mapping[str, str], root: CallNode) -> _BreakingLines:
+    """Return the lines at which a function breaks or is skipped.
+
+    The lines that lead there are included up to the first one that the recorded call contains: lines of PyTorch's files
+    and of functions that TorchScript runs are not recorded.
+    """
+    recorded_codes = {part.code for part in root.walk() if part.code is not None}
+    recorded_lines = {(code.co_filename, line) for code in recorded_codes for _, _, line in code.co_lines()}
     lines: _BreakingLines = defaultdict(set)
     breaks = [(break_.id, (break_.location, *reversed(break_.stack))) for break_ in report.breaks]
     skipped_functions = [
@@ -176,7 +182,7 @@ def _breaking_lines(report: Report, files: Mapping[str, str]) -> _BreakingLines:
             if location is not None:
                 filename = files.get(location.source, "")
                 lines[filename, location.line].add(ident)
-                if not is_foreign_file(filename):
+                if not is_foreign_file(filename) and (filename, location.line) in recorded_lines:
                     break
     return lines
 

@@ -31,7 +31,7 @@ from jupyter_graphbreak.knowledge.owners import (
 )
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME_AT_ALL, WORKING
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME_AT_ALL, WORKING, Evidence
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def _own_call(report: Report, break_: Break) -> Location | None:
 
 
 def _code_of_call(call: Location) -> str:
-    """Return the code of a call; for a lambda, only its body, not the statement that contains the lambda."""
-    code = call.code or ""
+    """Return the code of a call without a leading ``return``; for a lambda, only its body, not the whole statement."""
+    code = (call.code or "").removeprefix("return ")
     if call.function == "<lambda>" and call.column is None:
         with contextlib.suppress(SyntaxError):
             bodies = [node.body for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Lambda)]
@@ -147,10 +147,15 @@ def with_remedies(
         for search, candidates_of_search in zip(searches, by_search, strict=True)
         for ident in candidates_of_search
     }
-    remedies = _with_exclusions(_merged_remedies(remedies, entries))
+    remedies, merged_ids = _merged_over_entries(_merged_remedies(remedies, entries))
+    remedies = _with_exclusions(remedies)
     kept_ids = {remedy.id for remedy in remedies}
     by_search = [
-        {ident: candidate for ident, candidate in candidates_of_search.items() if ident in kept_ids}
+        {
+            new_id: candidate
+            for ident, candidate in candidates_of_search.items()
+            if (new_id := merged_ids.get(ident, ident)) in kept_ids
+        }
         for candidates_of_search in by_search
     ]
     fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
@@ -294,6 +299,49 @@ def _merged_remedies(remedies: list[Remedy], entries: Mapping[str, Entry]) -> li
         elif earlier_remedy is not remedy:
             remedies_by_change[remedy.id] = remedy
     return list(remedies_by_change.values())
+
+
+def _merged_over_entries(remedies: list[Remedy]) -> tuple[list[Remedy], dict[str, str]]:
+    """Merge equal changes that work for different entries; also return the new ids of those that were merged."""
+    remedies_by_change: dict[object, Remedy] = {}
+    merged_ids: dict[str, str] = {}
+    for remedy in remedies:
+        backend = remedy.evidence.backend if remedy.evidence is not None else None
+        change = (str(remedy.edits), str(remedy.settings), remedy.code, remedy.title, backend)
+        key = change if remedy.verdict in WORKING else remedy.id
+        earlier_remedy = remedies_by_change.setdefault(key, remedy)
+        if earlier_remedy is not remedy:
+            remedies_by_change[key] = _merged_remedy(earlier_remedy, remedy)
+            merged_ids[remedy.id] = earlier_remedy.id
+    return list(remedies_by_change.values()), merged_ids
+
+
+def _merged_remedy(one: Remedy, other: Remedy) -> Remedy:
+    """Return two remedies with the same change as one: the worse verdict counts, and the evidence is added up."""
+    worse_remedy = max(one, other, key=lambda remedy: RANK[remedy.verdict])
+    evidence = None
+    if one.evidence is not None and other.evidence is not None:
+        first, second = one.evidence, other.evidence
+        sides = [side for side in (first.both_sides, second.both_sides) if side is not None]
+        evidence = Evidence(
+            backend=first.backend,
+            inputs=first.inputs + second.inputs,
+            both_sides=all(sides) if sides else None,
+            compared=[aspect for aspect in first.compared if aspect in second.compared],
+            graphs_before=first.graphs_before + second.graphs_before,
+            graphs_after=first.graphs_after + second.graphs_after,
+            breaks_before=first.breaks_before + second.breaks_before,
+            breaks_after=first.breaks_after + second.breaks_after,
+        )
+    return replace(
+        one,
+        breaks=list(dict.fromkeys([*one.breaks, *other.breaks])),
+        verdict=worse_remedy.verdict,
+        reason=worse_remedy.reason,
+        differences=list(dict.fromkeys([*one.differences, *other.differences])),
+        evidence=evidence,
+        seconds=one.seconds + other.seconds,
+    )
 
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:

@@ -48,7 +48,7 @@ from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpErro
 from jupyter_graphbreak.faults import description
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.records.source_texts import cell_of_shell
-from jupyter_graphbreak.report.remedies import WORKING, Evidence
+from jupyter_graphbreak.report.remedies import OTHER_CAUSE, WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
 
 if TYPE_CHECKING:
@@ -461,7 +461,7 @@ class TrialRunner:
                     inputs,
                 )
             if not removed_breaks:
-                return "break stays", "it still breaks on some inputs", removed_breaks, diffs, inputs
+                return "break stays", "on some inputs", removed_breaks, diffs, inputs
         if candidate.differs_when_compiled and findings.noted_difference is None:
             findings = self._compare_compiled_other_kinds(candidate, removed_breaks, findings)
         diffs, inputs = findings.diffs, findings.inputs
@@ -577,7 +577,7 @@ class TrialRunner:
             )
             if break_of_other_cause is None:
                 return "break stays", None
-            return "another break", f"it still breaks {break_summary(break_of_other_cause, run.breaks)}"
+            return "another break", f"{OTHER_CAUSE} {break_summary(break_of_other_cause, run.breaks)}"
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_other_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"

@@ -22,10 +22,18 @@ if TYPE_CHECKING:
 def modules_of(
     subject: Subject, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yield the modules that a call of a subject uses, each with its first place."""
+    """Yield the modules that a call of a subject uses, each with its first place.
+
+    If a variable holds a module that is also inside the object of a different variable, the variable comes first, so
+    that a model is called ``net`` and not ``ema.online_model``.
+    """
+    roots = [*subject.roots(), *Arguments(*args, **kwargs).named(subject.call).items()]
+    visited: set[int] = set()
+    inside = {id(item) for name, root in roots for _, item in named_objects(root, name, visited) if item is not root}
+    roots.sort(key=lambda named: named[0] != "" and id(named[1]) not in inside)
     seen: set[int] = set()
     yielded: set[int] = set()
-    for name, root in (*subject.roots(), *Arguments(*args, **kwargs).named(subject.call).items()):
+    for name, root in roots:
         for place, item in named_objects(root, name, seen):
             if is_instance(item, torch.nn.Module) and id(item) not in yielded:
                 yielded.add(id(item))

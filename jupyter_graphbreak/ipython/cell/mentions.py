@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sys
+import types
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
@@ -73,6 +75,24 @@ def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tup
         if isinstance(node, ast.Call) and _is_saving_function(node.func):
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 yield from _notes_on_argument(argument, namespace)
+
+
+def note_on_methods(tree: ast.AST, namespace: Mapping[str, Any]) -> str | None:
+    """Return a note if a cell calls a method of a module that was compiled; only calls of the module run compiled."""
+    if "torch" not in sys.modules:
+        return None
+    module_class = sys.modules["torch"].nn.Module
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(ast.Attribute(ast.Name(id=name), attr=method)):
+                module = compiled_callable(namespace.get(name))
+                is_own_method = isinstance(inspect.getattr_static(type(module), method, None), types.FunctionType)
+                if isinstance(module, module_class) and is_own_method and not hasattr(module_class, method):
+                    return (
+                        f"Nothing was compiled: the cell calls `{name}.{method}`, and compiling a module compiles only "
+                        f"calls of the module itself. Compile the method: `torch.compile({name}.{method})`."
+                    )
+    return None
 
 
 def _is_saving_function(function: ast.expr) -> bool:

@@ -30,6 +30,8 @@ _MIN_COMPILE_S = 1.0
 _MIN_SHOWN_S = 0.05
 #: A block is named if it is repeated at least this often, and if compiling it alone saves this share of the operations.
 _MIN_REPEATS = 3
+#: A shorter repeated block, such as one indexing operation that a line repeats, cannot be compiled alone.
+_MIN_BLOCK_OPS = 4
 _MIN_BLOCK_SAVING = 0.4
 
 
@@ -124,7 +126,7 @@ def largest_repeated_block(graph: Graph) -> Block | None:
     largest: tuple[int, list[int]] | None = None
     for positions in numbers.values():
         distances = {later - number for number, later in itertools.pairwise(positions)}
-        if len(positions) < _MIN_REPEATS or len(distances) > 1:
+        if len(positions) < _MIN_REPEATS or len(distances) > 1 or min(distances) < _MIN_BLOCK_OPS:
             continue
         covered = distances.pop() * len(positions)
         if covered <= len(graph.ops) and (largest is None or covered > largest[0]):

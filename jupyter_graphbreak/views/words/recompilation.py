@@ -49,6 +49,8 @@ _SIZE = ".size()["
 _ACTUAL_START = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY_GUARD = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
+#: A guard on a key of a dictionary: "not ___dict_contains('z', optimizer.state[p])".
+_KEY_GUARD = re.compile(r"(?:not )?___dict_contains\((?P<key>[^,]+), (?P<dict>.+)\)")
 #: PyTorch's message if an object that compiled code refers to is freed.
 _FREED_OBJECT = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
 #: The beginning of PyTorch's message if `torch.compile` was called for the same code with a different backend.
@@ -546,6 +548,8 @@ def _object_variation(guard: str) -> str:
     if identity := _IDENTITY_GUARD.fullmatch(guard):
         change = "is a different object" if identity["what"] == "obj" else "has a different type"
         return f"`{identity['name']}` {change}"
+    if key := _KEY_GUARD.fullmatch(guard):
+        return f"`{key['dict']}` has the key {key['key']} in some calls only"
     return ""
 
 
@@ -586,6 +590,8 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
     if is_library:
         is_settable = is_number and not is_constant and not name.startswith("len(")
         return "`torch.compile(..., dynamic=True)`" if is_settable else ""
+    if ".param_groups[" in name:
+        return "leave `step()` of this optimizer out of the compiled function"
     if not is_number:
         return f"each value of `{name}` is compiled separately: branch on it outside the compiled function"
     if name.startswith("len("):

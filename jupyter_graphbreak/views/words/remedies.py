@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.knowledge.entries import CONFIG
 from jupyter_graphbreak.knowledge.switches import switch_with_title
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, WORKING
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, OTHER_CAUSE, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, number_list
@@ -145,6 +145,8 @@ def verdict_label(remedy: Remedy) -> str:
     """Return the verdict on a remedy as shown to a reader."""
     if remedy.recompiles and remedy.verdict in _LABELS_FOR_RECOMPILES:
         return _LABELS_FOR_RECOMPILES[remedy.verdict]
+    if remedy.verdict == "another break" and (remedy.reason or "").startswith(OTHER_CAUSE):
+        return _LABELS["break stays"]
     return _LABELS.get(remedy.verdict, remedy.verdict)
 
 
@@ -177,7 +179,7 @@ def further_differences(remedy: Remedy) -> list[str]:
 _USER_FAMILY = "own"
 _RESULT_LABELS: dict[RemedyVerdict, str] = {
     "works": "same results", "works on what ran": "same results on what ran", "works but differs": "works, but differs",
-    "another result": "different results", "another break": "breaks elsewhere",
+    "another result": "different results",
 }  # fmt: skip
 
 

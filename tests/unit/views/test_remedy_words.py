@@ -68,6 +68,10 @@ def own(report: Report, ident: str) -> Remedy:
         ),
         (a_remedy("break stays"), "still breaks"),
         (a_remedy("another break", reason="GB0010, line 3"), "breaks elsewhere: GB0010, line 3"),
+        (
+            a_remedy("another break", reason="for a different cause at line 3, f(x): a hook"),
+            "still breaks: for a different cause at line 3, f(x): a hook",
+        ),
         (a_remedy("break stays", breaks=[], recompiles=["r1"]), "still recompiles"),
         (
             a_remedy("another break", breaks=[], recompiles=["r1"], reason="then a graph breaks"),

@@ -334,6 +334,16 @@ def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies()
             "len(args): 0 -> 1 or more",
             "each length of `args` is compiled separately: pass one stacked tensor, or always the same length",
         ),
+        (
+            again("not ___dict_contains('z', L['opt'].state[L['p']])"),
+            "`opt.state[p]` has the key 'z' in some calls only",
+            "",
+        ),
+        (
+            again("L['opt'].param_groups[0]['k'] == 2"),
+            "opt.param_groups[0]['k']: 2 -> different value",
+            "leave `step()` of this optimizer out of the compiled function",
+        ),
         (again("G['__import_a_dot_b'].device is None"), "`a.b.device is None` failed", ""),
         (
             again("Cache line invalidated because L['___stack0'] got deallocated"),

@@ -17,6 +17,8 @@ from jupyter_graphbreak import capture, explain, try_remedies
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls, record_calls
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
+from jupyter_graphbreak.experiments.trial.subject import Subject
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
@@ -353,6 +355,28 @@ def test_a_model_is_compiled_instead_of_its_training_step_although_it_breaks(tmp
     assert together.evidence.breaks_after == 0
 
 
+def test_a_function_that_torchscript_runs_breaks_its_callers(tmp_path: Path) -> None:
+    text = "import torch\n\n\n@torch.jit.script\ndef half(x):\n    if bool(torch.all(x > 0)):\n        x = x * 2\n"
+    text += "    return x / 2\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
+    text += "        return half(x.sin().cos().tanh())\n"
+    net, x = import_text(text, tmp_path).Net(), torch.ones(2)
+    report = explain(net, x)
+    assert [break_.location.function for break_ in report.breaks if break_.location] == ["half"]
+    original: Any = SimpleNamespace(
+        entry=Entry("Net", None, net, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
+    )
+    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
+    assert not find_inner_calls(original, report, files).calls
+
+
+def test_a_model_inside_a_wrapper_has_the_name_of_its_own_variable(tmp_path: Path) -> None:
+    text = "import torch\nnet = torch.nn.Sequential(torch.nn.Linear(2, 2))\naverage = torch.nn.Module()\n"
+    text += "average.model = net\n\n\ndef step(x):\n    average.model.zero_grad()\n    return net(x)\n"
+    x = torch.ones(2)
+    subject = Subject(import_text(text, tmp_path).step, Arguments(x))
+    assert [place for place, _ in modules_of(subject, (x,), {})] == ["net", "net.0", "average"]
+
+
 def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: Path) -> None:
     module = import_text(TRAINING_STEP, tmp_path)
     x = torch.ones(2, 4)
@@ -361,7 +385,7 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     original: Any = SimpleNamespace(
         entry=Entry("step", None, module.step.__wrapped__, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
     )
-    files = {source.id: source.path or "" for source in report.sources}
+    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
     parts = find_inner_calls(original, report, files, frozenset({breaks["GB0123"]}))
     assert [call.places for call in parts.calls] == [("net",)]
     assert parts.breaks == {breaks["GB0170"]}
@@ -389,7 +413,8 @@ def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
     original: Any = SimpleNamespace(
         entry=Entry("step", None, call, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
     )
-    inner = find_inner_calls(original, report, {source.id: source.path or "" for source in report.sources})
+    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
+    inner = find_inner_calls(original, report, files)
     inside = next(break_.id for break_ in report.breaks if break_.location and break_.location.function == "half")
     assert (inner.calls, inner.broken_part and (inner.broken_part.name, inner.broken_part.break_)) == (
         (),

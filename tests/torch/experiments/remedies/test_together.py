@@ -55,6 +55,14 @@ def steps(x: torch.Tensor) -> torch.Tensor:
     return x.sum() * x.max().item()
 
 
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return 2 * torch.nonzero(x).sum()
+
+
+def tripled(x: torch.Tensor) -> torch.Tensor:
+    return 3 * torch.nonzero(x).sum()
+
+
 def fewest_breaks(report: Report) -> int:
     assert report.remedies is not None
     return min(r.evidence.breaks_after for r in report.remedies if r.verdict in WORKING and r.evidence)
@@ -136,3 +144,18 @@ def test_settings_for_several_breaks_contain_no_setting_that_none_of_them_needs(
     is_rejected = torch.__version__.startswith("2.9.")
     title = "Read the numbers before the call, and pass them" if is_rejected else "Set `capture_scalar_outputs = True`"
     assert (first.title, len(first.breaks)) == (title, 2)
+
+
+def test_a_change_that_works_for_several_entries_is_one_remedy() -> None:
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for function in (doubled, tripled):
+            torch.compile(function, backend="eager")(torch.ones(3))
+    report = run.try_remedies()
+    (remedy,) = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert remedy.settings == {"torch._dynamo.config.capture_dynamic_output_shape_ops": True}
+    assert remedy.breaks == [break_.id for break_ in report.breaks]
+    assert remedy.evidence is not None
+    assert (remedy.evidence.breaks_before, remedy.evidence.breaks_after) == (2, 0)
+    measured = run.measure().cost
+    assert measured is not None
+    assert [[saving.remedies for saving in entry.remedied] for entry in measured.entries] == [[[remedy.id]]] * 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.profile_ranges import Range
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
@@ -20,6 +21,7 @@ from jupyter_graphbreak.experiments.cost.parts import (
     time_share,
 )
 from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark
+from jupyter_graphbreak.report.schema import Frame, Resume, Skipped
 from tests.support.sample_reports import two_breaks
 
 
@@ -89,6 +91,23 @@ def test_each_stretch_is_assigned_to_its_owner() -> None:
             NO_OWNER: 2.0 + 4.0,
         }
     )
+
+
+def test_time_in_an_eager_resume_function_belongs_to_the_break_that_makes_it_eager() -> None:
+    frames = [
+        Frame("0/0", "f", None, "entry", "compiled", breaks=["b1"]),
+        Frame("1/0", "f", None, "resume", "skipped", resume="r1", caller="0/0", breaks=["b2"]),
+    ]
+    report = replace(
+        two_breaks(),
+        frames=frames,
+        graphs=[],
+        resumes=[Resume("r1", "resume_in_f", "f", None, "b1", ["1/0"])],
+        skipped=[Skipped("k1", "1/0", "f", None, "graph break in a loop", "b2")],
+    )
+    marks = [("entered", "0/0", 1.0), ("resumes", "0/0", 3.0), ("left", "0/0", 9.0)]
+    times = Owners(report).times_by_owner(call_of(*marks, total=9.0))
+    assert (times[Owner("outside", None, "b1")], times[Owner("outside", None, "b2")]) == (2.0, 6.0)
 
 
 def test_frame_left_by_an_exception_is_closed() -> None:

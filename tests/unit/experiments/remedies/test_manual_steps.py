@@ -119,7 +119,7 @@ def test_the_step_for_a_library_names_the_readers_call(outcome: Literal["resumed
     stack = [
         Location("s1", 15, 15, function="<module>", code="trainer.fit(model)"),
         Location("s2", 391, 391, function="wrapper", code="forward(x)"),
-        Location("s1", 9, 9, function="training_step", code="self.log(loss)"),
+        Location("s1", 9, 9, function="training_step", code="return self.log(loss)"),
         Location("s2", 31, 31, function="hook", code="inspect.signature(f)"),
     ]
     break_ = Break("b1", None, "type", stack[-1], outcome, stack=stack, owner="library")

@@ -353,11 +353,13 @@ class EdgeFindings:
                         findings, disqualifying_difference=f"{disqualifying_difference}, on {case.input.description}"
                     )
                 continue
-            # A result that requires gradients or has different strides cannot be used everywhere.
-            unusable_result = next(
-                (item.text for item in case_diffs if item.kind in {"needless gradient", "layout"}), None
+            # A result that requires gradients or has different strides cannot be used everywhere. An optimizer skips a
+            # parameter without a gradient, but its weight decay changes one whose gradient is zero.
+            further_difference = next(
+                (item.text for item in case_diffs if item.kind in {"needless gradient", "zero gradient", "layout"}),
+                None,
             )
-            noted_difference = disqualifying_difference or unusable_result
+            noted_difference = disqualifying_difference or further_difference
             if noted_difference is not None and findings.noted_difference is None:
                 findings = replace(findings, noted_difference=f"it {noted_difference} with {case.input.description}")
         return findings

@@ -227,6 +227,26 @@ def _kind_changes(
     yield from _other_arguments(first, fn)
     yield from _given_optional_arguments(first, fn)
     yield from _gradients_of_one_argument(first, fn, values, may_be_indices)
+    yield from _dtypes_of_one_argument(first, fn, may_be_indices)
+
+
+def _dtypes_of_one_argument(
+    first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
+) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments of which one has another precision: each side of a branch may use a different one."""
+    named = [
+        (name, dtypes)
+        for name, value in first.named(fn).items()
+        if (dtypes := {tensor.dtype for tensor in tensors_in(value) if _is_number(tensor, is_floating=True)})
+    ]
+    values: dict[str, Change] = {"": unchanged, ", negated": negated}
+    for name, dtypes in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else []:
+        dtype = torch.float32 if dtypes == {torch.float64} else torch.float64
+        kind = f"{name} as {str(dtype).removeprefix('torch.')}"
+        for suffix, make_values in values.items():
+            changed = map_tensors(first, unless(may_be_indices, make_values))
+            convert = functools.partial(_convert, unchanged, dtype=dtype, is_floating=True)
+            yield f"{kind}{suffix}", kind, map_tensors(changed, only_for(tensors_in(changed.named(fn)[name]), convert))
 
 
 def _gradients_of_one_argument(

@@ -3139,3 +3139,77 @@ def f(x, w):
     return y + x
 def given():
     return torch.linspace(-1, 2, 6), torch.linspace(-1, 1, 6)
+# === two properties of a kind, right
+class Cell:
+    def __init__(self, value):
+        self.value = value
+    @property
+    def hot(self):
+        return self.value.mean() > 0
+def f(x):
+    a, b = Cell(x), Cell(x - 0.2)
+    if a.hot and b.hot:
+        return x * 2
+    return x + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === two properties of a kind, wrong
+class Cell:
+    reads = 0
+    def __init__(self, value):
+        self.value = value
+    @property
+    def hot(self):
+        Cell.reads += 1
+        return self.value.mean() > 0
+def f(x):
+    a, b = Cell(x), Cell(x - 0.2)
+    if a.hot and b.hot:
+        return x * 2
+    return x + Cell.reads
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a replaced field, right
+class State(typing.NamedTuple):
+    h: torch.Tensor
+    c: torch.Tensor
+def f(x):
+    s = State(x * 1, x * 2)
+    if x.sum() > 0:
+        s = s._replace(h=s.h + 1)
+    else:
+        s = s._replace(c=s.c * 2)
+    return s
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a replaced field, wrong
+class State(typing.NamedTuple):
+    h: torch.Tensor
+    count: int
+def f(x):
+    s = State(x * 1, 1)
+    if x.sum() > 0:
+        s = s._replace(h=s.h + 1, count=s.count + 1)
+    return s
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an item of each side, right
+def f(x):
+    parts = [x * 1]
+    if x.sum() > 0:
+        parts.append(x * 2)
+    else:
+        parts.append(x + 1)
+    return torch.stack(parts)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an item of each side, wrong
+def f(x):
+    parts = [x * 1]
+    if x.sum() > 0:
+        parts.append(x * 2)
+    else:
+        parts.append(x.long())
+    return parts
+def given():
+    return (torch.linspace(-1, 2, 6),)

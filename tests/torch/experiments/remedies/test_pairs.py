@@ -19,13 +19,16 @@ CASES = [
 ]
 #: Programs marked "right" without a known change that works: the reader has to decide.
 UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
-#: The same for changes that differ if the input has another dtype or a list has tensors of several lengths, which the
-#: verdict says.
+#: The same for changes that differ if the input has another dtype, a list has tensors of several lengths, or only one
+#: argument requires gradients, which the verdict says.
 RIGHT_FOR_THE_GIVEN_KIND = frozenset(
     {
+        "a flag in a tensor, right",
+        "a flag that skips arithmetic, right",
         "a key in an arm, right",
         "a loop over a list, right",
         "a number of each side, right",
+        "a product in an arm, right",
         "a progress of numbers, right",
         "halving, right",
         "threshold for large values, right",

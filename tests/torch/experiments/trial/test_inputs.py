@@ -355,6 +355,13 @@ def test_one_of_several_tensors_requires_gradients() -> None:
     assert {float(x.sum()) for x, _ in values} == {9.0, -9.0, 0.0}
 
 
+def test_one_of_several_tensors_has_another_precision() -> None:
+    found = kinds(lambda x, w: x * w, torch.ones(3), torch.ones(3, dtype=torch.float64))
+    assert [case.arguments.args[0].dtype for case in found["x as float64"]] == [torch.float64] * 2
+    assert [case.arguments.args[1].dtype for case in found["w as float32"]] == [torch.float32] * 2
+    assert not any(" as float" in kind for kind in kinds(lambda x, n: x * n, torch.ones(3), torch.tensor(2)))
+
+
 def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> None:
     entry = Entry("", None, lambda x, n: x * (1 / n), Arguments(torch.ones(3), 2), "eager")
     cases = [case for case in Original(entry).edge_cases() if case.input.other_kind == "tensors that require gradients"]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from jupyter_graphbreak.experiments.remedies.run_comparison import (
     BreakComparison,
+    EdgeFindings,
     RunBreaks,
     break_summary,
     compare_breaks,
 )
+from jupyter_graphbreak.experiments.trial.difference import Difference, Kind
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Break, Device, Report
 from tests.support.break_problems import location_of
@@ -103,3 +110,12 @@ def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> N
     here = Break("b1", None, "UserError", Location("s1", 25, 25, code="info == 0"), "resumed")
     run = RunBreaks(Report("ok", Device("cpu", "cpu"), sources=cells, breaks=[here]), {})
     assert break_summary(here, [run]) == "at line 25 of Cell In[1], info == 0: UserError"
+
+
+@pytest.mark.parametrize(
+    ("kind", "note"), [("zero gradient", "it differs with x requiring gradients"), ("random state", None)]
+)
+def test_a_gradient_of_zeros_is_noted_for_tensors_that_required_none(kind: Kind, note: str | None) -> None:
+    case: Any = SimpleNamespace(input=SimpleNamespace(what="x requiring gradients", other_kind="x requiring gradients"))
+    findings = EdgeFindings([]).extended([(case, [Difference(kind, "differs")])])
+    assert (findings.noted_difference, findings.disqualifying_difference, findings.diffs) == (note, None, [])

@@ -97,8 +97,8 @@ def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
         sign = " & " if isinstance(test.op, ast.And) else " | "
         return sign.join(operand(part) for part in parts if part) if all(parts) else None
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = tensor_condition(draft, test.operand, torch)
-        return f"{torch}.logical_not({inner})" if inner else None
+        condition = tensor_condition(draft, test.operand, torch)
+        return f"{torch}.logical_not({condition})" if condition else None
     if isinstance(test, ast.Compare):
         return _comparison_condition(draft, test)
     if isinstance(test, ast.Name) and _is_flag(draft, test):

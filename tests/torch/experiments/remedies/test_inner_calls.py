@@ -361,7 +361,7 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     original: Any = SimpleNamespace(
         entry=Entry("step", None, module.step.__wrapped__, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
     )
-    files = {source.id: source.path or "" for source in report.sources}
+    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
     parts = find_inner_calls(original, report, files, frozenset({breaks["GB0123"]}))
     assert [call.places for call in parts.calls] == [("net",)]
     assert parts.breaks == {breaks["GB0170"]}
@@ -389,7 +389,8 @@ def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
     original: Any = SimpleNamespace(
         entry=Entry("step", None, call, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
     )
-    found = find_inner_calls(original, report, {source.id: source.path or "" for source in report.sources})
+    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
+    found = find_inner_calls(original, report, files)
     inside = next(break_.id for break_ in report.breaks if break_.location and break_.location.function == "half")
     assert (found.calls, found.broken_part and (found.broken_part.name, found.broken_part.break_)) == (
         (),

@@ -59,17 +59,17 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
 def _patched_settings(**settings: Any) -> Iterator[None]:
     """Change settings of Dynamo while the context is open; values that the code sets in the meantime are kept."""
     config = importlib.import_module("torch._dynamo.config")
-    previous = {name: getattr(config, name) for name in settings if hasattr(config, name)}
-    temporary = {name: (settings[name], value) for name, value in previous.items() if name not in _our_settings}
+    values_before = {name: getattr(config, name) for name in settings if hasattr(config, name)}
+    temporary = {name: (settings[name], value) for name, value in values_before.items() if name not in _our_settings}
     try:
-        for name in previous:
+        for name in values_before:
             setattr(config, name, settings[name])
         _our_settings.update(temporary)
         yield
     finally:
         for name in temporary:
             _our_settings.pop(name, None)
-        for name, value in previous.items():
+        for name, value in values_before.items():
             if getattr(config, name) == settings[name]:
                 setattr(config, name, value)
 
@@ -323,14 +323,14 @@ def applied_settings(settings: Mapping[str, Any]) -> Iterator[None]:
             module = importlib.import_module(module_name)
             if not hasattr(module, name):
                 raise LookupError(f"this PyTorch has no setting {dotted}")
-            old = getattr(module, name)
-            new = type(old)([*old, *map(named_object, value)]) if isinstance(value, list) else value
-            saved_values.append((module, name, old))
-            setattr(module, name, new)
+            old_value = getattr(module, name)
+            new_value = type(old_value)([*old_value, *map(named_object, value)]) if isinstance(value, list) else value
+            saved_values.append((module, name, old_value))
+            setattr(module, name, new_value)
         yield
     finally:
-        for module, name, old in reversed(saved_values):
-            setattr(module, name, old)
+        for module, name, old_value in reversed(saved_values):
+            setattr(module, name, old_value)
 
 
 def named_object(dotted: str) -> Any:

@@ -89,12 +89,12 @@ def break_at_live_generators() -> Iterator[None]:
 @contextlib.contextmanager
 def _preserved_warn_once() -> Iterator[None]:
     """Keep PyTorch's once-per-process warnings for when the operations run: tracing does not use them up."""
-    was_always = torch.is_warn_always_enabled()
+    was_warn_always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
         yield
     finally:
-        torch.set_warn_always(was_always)
+        torch.set_warn_always(was_warn_always)
 
 
 @contextlib.contextmanager

@@ -168,7 +168,7 @@ class SubstituteCall(NamedTuple):
 
     Parameters
     ----------
-    failed : callable
+    on_failure : callable
         Receives the exception of the call; returns the exception to raise instead, or ``None``.
     end : callable
         Called after the call.
@@ -177,7 +177,7 @@ class SubstituteCall(NamedTuple):
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    failed: Callable[[BaseException], BaseException | None]
+    on_failure: Callable[[BaseException], BaseException | None]
     end: Callable[[], None]
 
 
@@ -225,7 +225,7 @@ def interposed(  # noqa: C901 - a single frame is easier to hide
             if error.__traceback__ is not None:
                 error.__traceback__ = error.__traceback__.tb_next
             try:
-                replacement = substitute.failed(error)
+                replacement = substitute.on_failure(error)
             except Exception as fault:  # noqa: BLE001 - as above
                 report_to_run("hiding the frames of the compiler", fault)
             if replacement is None:

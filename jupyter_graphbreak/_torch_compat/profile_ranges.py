@@ -76,7 +76,7 @@ def profiled(call: Callable[[], Any]) -> list[Range]:
 
 
 def device_activities(call: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
-    """Make a call under kineto, the only profiler that records driver calls, and return what it recorded, in order.
+    """Make a call under kineto, the only profiler that records driver calls; return the recorded events, in order.
 
     Parameters
     ----------

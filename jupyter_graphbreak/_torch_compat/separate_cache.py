@@ -508,12 +508,12 @@ def _swapped_size_profile(sizes: dict[str, Any]) -> Iterator[None]:
     """
     profile = importlib.import_module("torch._dynamo.pgo")
     names = [name for name in ("_CODE_STATE", "_INIT_CODE_STATE") if hasattr(profile, name)]
-    previous = {name: getattr(profile, name) for name in names}
+    values_before = {name: getattr(profile, name) for name in names}
     for name in names:
         setattr(profile, name, sizes.get(name))
     try:
         yield
     finally:
         sizes.update((name, getattr(profile, name)) for name in names)
-        for name, value in previous.items():
+        for name, value in values_before.items():
             setattr(profile, name, value)

@@ -81,12 +81,12 @@ def inductor_changes(operation: str | None, *, uses_cuda: bool) -> list[SettingC
 
 @contextlib.contextmanager
 def _with_highest_precision() -> Iterator[None]:
-    previous = torch.get_float32_matmul_precision()
+    precision_before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(previous)
+        torch.set_float32_matmul_precision(precision_before)
 
 
 def _decomposed_operators(operation: str | None) -> list[Any]:

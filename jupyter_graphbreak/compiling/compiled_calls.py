@@ -250,9 +250,9 @@ class CompiledCalls:
             return None
         traceable_callable = self._traceable_callables.traceable(call, target)
         self._add_compiled(target)
-        failed = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
+        on_failure = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
         self._state.is_inside_call = True
-        return SubstituteCall(caller, (traceable_callable, args, kwargs), {}, failed, self._leave_call)
+        return SubstituteCall(caller, (traceable_callable, args, kwargs), {}, on_failure, self._leave_call)
 
     def _leave_call(self) -> None:
         """Update the state at the end of a substituted call."""
@@ -274,7 +274,7 @@ class CompiledCalls:
             return None
         self._depth += 1
         # The magic trims the whole traceback when the error reaches the cell's own frame.
-        return substitute._replace(failed=functools.partial(_restore_after_failure, torch.is_grad_enabled()))
+        return substitute._replace(on_failure=functools.partial(_restore_after_failure, torch.is_grad_enabled()))
 
     def _prepare(self) -> Callable[..., Any] | None:
         """Return the compiled caller, after preparing PyTorch for the first call; ``None`` if preparing fails."""

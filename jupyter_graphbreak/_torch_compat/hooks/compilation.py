@@ -229,7 +229,7 @@ def watch_resumes(observer: Observer) -> AbstractContextManager[None]:
             **identity(resume),
             of=code_object(code),
             line=line_at(code, arguments.get("resume_offset")),
-            new=not any(earlier is result for earlier in call.value_before or ()),
+            new=not any(earlier_value is result for earlier_value in call.value_before or ()),
             compiled=has_cached_code(resume),
             enters=code_number(inner_codes[-1]) if inner_codes else None,
         )

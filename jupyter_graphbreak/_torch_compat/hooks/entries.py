@@ -39,8 +39,8 @@ _FILES_OUTSIDE_WRAPPER = (
     "torch/_dynamo/eval_frame.py",
     "torch/_dynamo/external_utils.py",
 )
-#: The files whose functions call the code that is compiled: modules, decorators such as ``torch.no_grad()``, and what
-#: Dynamo puts around functions of libraries, whose compiled code may call the function eagerly.
+#: The files whose functions call the code that is compiled: modules, decorators such as ``torch.no_grad()``, and
+#: Dynamo's wrapper around functions of libraries, whose compiled code may call the function eagerly.
 _FILES_INSIDE_WRAPPER = ("torch/nn/modules/module.py", "torch/utils/_contextlib.py", "torch/_dynamo/external_utils.py")
 #: The methods that implement the call of a module.
 _CALL_METHODS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_impl"})

@@ -293,7 +293,7 @@ class _TracerSteps:
     def _branch_region(
         self, jump: int, traced_target: int, eager_target: int
     ) -> tuple[int | None, frozenset[Any], list[int]]:
-        """Return where both branches of a jump meet, and the positions and lines of the eager program's branch."""
+        """Return the index at which both branches of a jump meet, and the positions and lines of the eager branch."""
         regions, key = self._follower.regions, (self._tracer.f_code, jump, eager_target)
         if key not in regions:
             merge_point = self._merge_point(jump, eager_target)

@@ -78,6 +78,6 @@ def _prefixed_key(value: Any, depth: int = 0) -> str | None:
     for key in list(value)[:_MAX_KEYS]:
         if isinstance(key, str) and ORIG_MOD in key:
             return key
-        if (inner := _prefixed_key(value[key], depth + 1)) is not None:
-            return inner
+        if (inner_key := _prefixed_key(value[key], depth + 1)) is not None:
+            return inner_key
     return None

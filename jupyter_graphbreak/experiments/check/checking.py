@@ -117,7 +117,7 @@ def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCel
     """
     results: list[CheckResult] = []
     for number, entry in enumerate(entries, start=1):
-        result = check_entry(entry, run, find_cell=find_cell, earlier=entries[: number - 1])
+        result = check_entry(entry, run, find_cell=find_cell, earlier_entries=entries[: number - 1])
         check = structs.replace(result.check, instances=len(entries))
         if not check.equal and number > 1:
             differences = [f"instance {number} of {len(entries)}: {text}" for text in check.differences]
@@ -133,7 +133,7 @@ def check_entry(
     run: Report | None = None,
     *,
     find_cell: FindCell = cell_of_shell,
-    earlier: Sequence[Entry] = (),
+    earlier_entries: Sequence[Entry] = (),
 ) -> CheckResult:
     """Compare values and gradients of an entry's compiled run with those of the eager run, both on copies.
 
@@ -144,7 +144,7 @@ def check_entry(
     ----------
     run : Report or None
         The report whose graph ids the check uses; by default the report of the compiled run on copies.
-    earlier : sequence of Entry
+    earlier_entries : sequence of Entry
         Entries of the same kind. If they are modules, the entry may use their compiled code; copies of functions share
         no code.
     """
@@ -162,8 +162,8 @@ def check_entry(
                     differences = _later_differences(entry, compiled_call)
                     calls = _REPEATED_CALLS if differences else 1
             is_caused_by_earlier = False
-            if not differences and earlier and isinstance(entry.call, torch.nn.Module):
-                differences = _differences_after(earlier, entry)
+            if not differences and earlier_entries and isinstance(entry.call, torch.nn.Module):
+                differences = _differences_after(earlier_entries, entry)
                 is_caused_by_earlier = bool(differences)
             first, step = None, None
             with contextlib.suppress(TimeUpError):  # it is already known whether the results are equal
@@ -202,9 +202,9 @@ class _CompiledCall:
     @property
     def changes_state(self) -> bool:
         """Whether the last call changed the state."""
-        after = self.subject.state(self.subject.unchanged_memo())
+        state_after = self.subject.state(self.subject.unchanged_memo())
         self.subject.restore()
-        return difference(self.subject.state(self.subject.unchanged_memo()), after) is not None
+        return difference(self.subject.state(self.subject.unchanged_memo()), state_after) is not None
 
     def observe(self, calls: int = 1) -> _Observation:
         self.subject.restore()
@@ -325,19 +325,19 @@ def _inputs_with_gradients(named_arguments: dict[str, Any], subject: Subject) ->
 
 
 def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
-    """Return how the last of several compiled calls, which change the state, differs from the last eager call."""
+    """Return the differences of the last of several compiled calls, which change the state, from the last eager one."""
     differences = _differences(
         entry, _observe_eager(entry, _REPEATED_CALLS), compiled_call.observe(_REPEATED_CALLS), _REPEATED_CALLS
     )
     return [f"after {_REPEATED_CALLS} calls, {text}" for text in differences]
 
 
-def _differences_after(earlier: Sequence[Entry], entry: Entry) -> list[str]:
-    """Return how an entry differs from eager code when it is compiled after earlier ones, whose code it may use."""
+def _differences_after(earlier_entries: Sequence[Entry], entry: Entry) -> list[str]:
+    """Return the differences of an entry, compiled after earlier ones whose code it may use, from eager code."""
     subject = Subject(entry.call, entry.arguments)
     backend = entry.backend if callable(entry.backend) else own_backend(entry.backend)  # the same for all entries
     with recompiling(subject.call):
-        for earlier_entry in earlier:
+        for earlier_entry in earlier_entries:
             earlier_subject = Subject(earlier_entry.call, earlier_entry.arguments)
             _call(earlier_entry.compile(earlier_subject.call, backend), earlier_subject)
         actual = _observe(entry.compile(subject.call, backend), subject)
@@ -346,28 +346,30 @@ def _differences_after(earlier: Sequence[Entry], entry: Entry) -> list[str]:
 
 
 def _differences(entry: Entry, expected: _Observation, actual: _Observation, calls: int = 1) -> list[str]:
-    """Return how a compiled call differs from the eager one by more than rounding."""
+    """Return the differences of a compiled call from the eager one that exceed rounding."""
     if not any(_compare_observations(expected, actual, ())):
         return []
     # Further runs take memory and time, so they are made only if there is a difference to explain.
     varying = varying_places(expected.values, _observe_eager(entry, calls).values)
     if varying and not any(_compare_observations(expected, actual, (), varying)):
         return []
-    exact: list[_Observation] = []
+    exact_observations: list[_Observation] = []
     for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
         observation = _observe_in_double(entry, calls, noise_size=noise_size)
         if observation is None:
             break
-        exact.append(observation)
-        if noise_size and not any(_compare_observations(expected, actual, exact, varying)):
+        exact_observations.append(observation)
+        if noise_size and not any(_compare_observations(expected, actual, exact_observations, varying)):
             return []
-    return list(_compare_observations(expected, actual, exact if len(exact) > 1 else (), varying))
+    return list(
+        _compare_observations(expected, actual, exact_observations if len(exact_observations) > 1 else (), varying)
+    )
 
 
 def _compare_observations(
     expected: _Observation,
     actual: _Observation,
-    exact: Sequence[_Observation],
+    exact_observations: Sequence[_Observation],
     varying: frozenset[str] = frozenset(),
 ) -> Iterator[str]:
     """Yield the differences, except at places that differ between any two runs, such as times of day."""
@@ -383,7 +385,7 @@ def _compare_observations(
         kinds.remove("gradients")
     for kind in kinds:
         expected_parts, actual_parts = getattr(expected, kind), getattr(actual, kind)
-        doubles = [getattr(observation, kind) for observation in exact]
+        doubles = [getattr(observation, kind) for observation in exact_observations]
         largest = largest_number(flatten(doubles[0])) if doubles else 0.0
         for name in expected_parts:
             has_doubles = bool(doubles) and all(name in double for double in doubles)

@@ -185,13 +185,15 @@ def computes_differently(
     actual = _compute(compiled, inputs, subject, gradients=gradients)
     if difference_beyond_rounding(expected, actual) is None:
         return False
-    exact: list[Any] = []
+    exact_results: list[Any] = []
     try:
         for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
-            exact.append(_compute_in_double(module, inputs, subject, gradients=gradients, noise_size=noise_size))
+            exact_results.append(
+                _compute_in_double(module, inputs, subject, gradients=gradients, noise_size=noise_size)
+            )
             if not noise_size:
                 continue
-            reference = DoublePrecisionResults(largest_number(flatten(exact[0])), *exact)
+            reference = DoublePrecisionResults(largest_number(flatten(exact_results[0])), *exact_results)
             if difference_beyond_rounding(expected, actual, reference, gradients=gradients) is None:
                 return False
     except Exception:  # noqa: BLE001, S110 - operations that mix precisions

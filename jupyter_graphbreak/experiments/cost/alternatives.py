@@ -104,8 +104,8 @@ def _guard_filters(guards: Sequence[GuardCost]) -> list[tuple[str, Callable[...,
 
 
 def _is_faster_by(times: tuple[Spread, Spread], min_us: float) -> bool:
-    after, before = times
-    return before.median_us - after.median_us >= min_us and are_apart(after, before)
+    times_after, times_before = times
+    return times_before.median_us - times_after.median_us >= min_us and are_apart(times_after, times_before)
 
 
 def _compared_times(unchanged: Variant, changed: Variant) -> tuple[Spread, Spread] | None:

@@ -30,16 +30,18 @@ class Correspondence:
         self.run_report = run_report
         frames = [frame.id for frame in run_report.frames]
         first = frames.index(entry) if entry in frames else 0
-        later = set(frames[first:])
+        later_frames = set(frames[first:])
         copy_names, run_names = self._copy_names, self._run_names = (
             _source_names(copy_report),
             _source_names(run_report),
         )
         self._frames = _pairs(
             ((frame.id, _frame_key(frame, copy_names)) for frame in copy_report.frames),
-            ((frame.id, _frame_key(frame, run_names)) for frame in run_report.frames if frame.id in later),
+            ((frame.id, _frame_key(frame, run_names)) for frame in run_report.frames if frame.id in later_frames),
         )
-        later_graphs = [graph for graph in run_report.graphs if graph.frame in later or graph.frame not in frames]
+        later_graphs = [
+            graph for graph in run_report.graphs if graph.frame in later_frames or graph.frame not in frames
+        ]
         self._graphs = _pairs(map(_graph_with_key, copy_report.graphs), map(_graph_with_key, later_graphs))
         # The caller of the entry's code may differ, and so may the role of the frame; its graphs are the same.
         run_frames = {graph.id: graph.frame for graph in run_report.graphs}
@@ -73,7 +75,7 @@ class Correspondence:
         return set(self._frames.values())
 
     def compile_seconds(self) -> float:
-        """Return how long compiling the matched frames took."""
+        """Return the seconds that compiling the matched frames took."""
         frames = self.frames()
         return sum(frame.compile_s or 0.0 for frame in self.run_report.frames if frame.id in frames)
 

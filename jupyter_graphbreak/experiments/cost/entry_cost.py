@@ -77,7 +77,7 @@ _SYNCHRONIZATION = re.compile(
 
 
 def lookups_us(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
-    """Return the median time to select the code of each frame, by compile id."""
+    """Return the median of the microseconds in which each frame's code is selected, by compile id."""
     times_by_frame: defaultdict[str, list[float]] = defaultdict(list)
     for ranges in profiles:
         lookups_and_regions = [range_ for range_ in ranges if range_.kind in {"lookup", "region"}]
@@ -367,7 +367,7 @@ def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPa
 
 
 def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:
-    """Return after how many calls the time saved makes up for the compile time; ``None`` if no time is saved."""
+    """Return the number of calls whose saved time makes up for the compile time; ``None`` if no time is saved."""
     compile_s = correspondence.compile_seconds()
     return max(1, math.ceil(compile_s * 1e6 / gain)) if gain is not None and compile_s > 0 else None
 

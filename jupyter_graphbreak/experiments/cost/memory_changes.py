@@ -154,5 +154,5 @@ def _is_close(expected: torch.Tensor, actual: torch.Tensor, eager: torch.Tensor)
 
 
 def _largest_magnitude(tensor: torch.Tensor) -> float:
-    finite = tensor[tensor.isfinite()]
-    return float(finite.abs().max()) if finite.numel() else 0.0
+    finite_numbers = tensor[tensor.isfinite()]
+    return float(finite_numbers.abs().max()) if finite_numbers.numel() else 0.0

@@ -46,19 +46,21 @@ _ROUNDING_US = 1e-3
 
 
 def mark_us(calls: Iterable[CallTime]) -> float:
-    """Return how long generated code takes to record a mark."""
+    """Return the microseconds that generated code takes to record a mark."""
     return _median_between(calls, "entered", "marked")
 
 
 def graph_to_break_us(calls: Iterable[CallTime]) -> float:
-    """Return Dynamo's time between a graph and a break, from calls of a program whose break does nothing."""
+    """Return Dynamo's microseconds between a graph and a break, from calls of a program whose break does nothing."""
     return max(0.0, _median_between(calls, "graph is noted", "resumes") - mark_us(calls) / 2)
 
 
 def _median_between(calls: Iterable[CallTime], kind: str, later_kind: str) -> float:
-    """Return the median time between consecutive marks of two kinds."""
+    """Return the median of the microseconds between consecutive marks of two kinds."""
     pairs = (pair for call in calls for pair in itertools.pairwise(call.marks))
-    stretches = [later.us - mark.us for mark, later in pairs if (mark.kind, later.kind) == (kind, later_kind)]
+    stretches = [
+        later_mark.us - mark.us for mark, later_mark in pairs if (mark.kind, later_mark.kind) == (kind, later_kind)
+    ]
     return statistics.median(stretches) if stretches else 0.0
 
 
@@ -130,7 +132,7 @@ class Owners:
             execution_counts[ident] += 1
 
     def times_by_owner(self, call: CallTime) -> dict[Owner, float]:
-        """Return the time of each owner in one call."""
+        """Return the microseconds of each owner in one call."""
         times: defaultdict[Owner, float] = defaultdict(float)
         open_frames: list[str] = []  # entered, but not left yet
         resumed: set[str] = set()  # those of them that have called their resume functions
@@ -154,28 +156,28 @@ class Owners:
         return times
 
     def _share_stretch(
-        self, before: Mark, after: Mark, us: float, open_frames: list[str], *, has_resumed: bool
+        self, mark_before: Mark, mark_after: Mark, us: float, open_frames: list[str], *, has_resumed: bool
     ) -> Iterator[tuple[Owner, float]]:
         """Yield the owners of the stretch between two marks, each with its share of the time."""
-        match before.kind, after.kind:
+        match mark_before.kind, mark_after.kind:
             case ("graph ends", "graph is noted") | ("entered", "marked"):
                 return
             case ("graph", "graph ends") | ("backward", "backward ends"):
-                yield self._graphs[int(before.name)], us
+                yield self._graphs[int(mark_before.name)], us
             case _, "graph" if open_frames:
                 yield self._guards_owner(open_frames[-1]), us
             case _, "entered":
                 guards_us = us
-                is_entry = self._first_frame is not None and self._first_frame.id == after.name
-                if before.kind != "resumes" and not (before.kind == "begins" and is_entry):
-                    guards_us = min(us, self._lookups.get(after.name, 0.0))
-                yield self._guards_owner(after.name), guards_us
+                is_entry = self._first_frame is not None and self._first_frame.id == mark_after.name
+                if mark_before.kind != "resumes" and not (mark_before.kind == "begins" and is_entry):
+                    guards_us = min(us, self._lookups.get(mark_after.name, 0.0))
+                yield self._guards_owner(mark_after.name), guards_us
                 yield self._eager_owner(open_frames, has_resumed=has_resumed), us - guards_us
             case "graph is noted", "resumes" | "left" if open_frames:
                 leaving_us = min(us, self._overhead.graph_to_break_us)
                 yield self._guards_owner(open_frames[-1]), leaving_us
                 yield self._eager_owner(open_frames, has_resumed=has_resumed), us - leaving_us
-            case "left", "left" if self._is_resume(before.name):  # a resumed frame returns, and then its caller
+            case "left", "left" if self._is_resume(mark_before.name):  # a resumed frame returns, and then its caller
                 yield NO_OWNER, us
             case _:
                 yield self._eager_owner(open_frames, has_resumed=has_resumed), us

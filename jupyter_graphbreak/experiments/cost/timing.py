@@ -212,7 +212,7 @@ def yields() -> int:
 
 
 def waited_us() -> float:
-    """Return how long this thread has been ready to run but had no processor; 0 if the system does not report it."""
+    """Return the microseconds for which this thread was ready to run but had no processor; 0 if they are not known."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e3
     except (OSError, ValueError, IndexError):
@@ -241,7 +241,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def gain_us(slow: Spread, fast: Spread) -> float | None:
-    """Return how many microseconds shorter the fast call is; ``None`` if no gain is measurable."""
+    """Return by how many microseconds the fast call is shorter; ``None`` if no gain is measurable."""
     gain = slow.median_us - fast.median_us
     return gain if gain > 0 and not may_be_equal(slow, fast) else None
 

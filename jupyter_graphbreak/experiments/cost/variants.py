@@ -88,8 +88,8 @@ def _members(value: Any) -> Iterator[types.FunctionType]:
 
 
 def _copy_code(code: types.CodeType) -> types.CodeType:
-    inner = tuple(_copy_code(const) if isinstance(const, types.CodeType) else const for const in code.co_consts)
-    return code.replace(co_consts=inner)
+    constants = tuple(_copy_code(const) if isinstance(const, types.CodeType) else const for const in code.co_consts)
+    return code.replace(co_consts=constants)
 
 
 _T = TypeVar("_T")

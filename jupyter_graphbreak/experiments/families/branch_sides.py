@@ -133,60 +133,62 @@ class _SideReader:
             )
         for index, statement in enumerate(block):
             later_statements = block[index + 1 :]
-            read_later = {
+            names_read_later = {
                 ast.unparse(node)
                 for later_statement in later_statements
                 for node in ast.walk(later_statement)
                 if _is_read(node)
             }
-            self._read(statement, read_later, is_last=index == len(block) - 1)
+            self._read(statement, names_read_later, is_last=index == len(block) - 1)
         return self._side
 
-    def _read(self, statement: ast.stmt, read_later: set[str], *, is_last: bool) -> None:
+    def _read(self, statement: ast.stmt, names_read_later: set[str], *, is_last: bool) -> None:
         if isinstance(statement, ast.Pass):
             return
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            self._assign(statement.targets[0], statement.value, read_later)
+            self._assign(statement.targets[0], statement.value, names_read_later)
         elif isinstance(statement, ast.Assign) and all(isinstance(node, ast.Name) for node in statement.targets):
             text = self._text(statement.value)
             for node in statement.targets:
-                self._set(ast.unparse(node), text, read_later)
+                self._set(ast.unparse(node), text, names_read_later)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-            self._assign(statement.target, statement.value, read_later)
+            self._assign(statement.target, statement.value, names_read_later)
         elif isinstance(statement, ast.AugAssign) and type(statement.op) in OPERATOR_SIGNS:
             target = ast.unparse(statement.target)
             current_text = self._current_texts.get(target, self._draft.text_of(statement.target))
             sign = OPERATOR_SIGNS[type(statement.op)]
-            self._set(target, f"{operand(current_text)} {sign} {operand(self._text(statement.value))}", read_later)
+            self._set(
+                target, f"{operand(current_text)} {sign} {operand(self._text(statement.value))}", names_read_later
+            )
         elif isinstance(statement, ast.Return) and is_last and not self._side.in_place:
             self._side.returns = True
             self._side.result = value_of(statement.value, self._text) if statement.value is not None else "None"
         elif isinstance(statement, ast.If):
-            self._read_branch(statement, read_later, is_last=is_last)
+            self._read_branch(statement, names_read_later, is_last=is_last)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            self._change_in_place(statement.value, read_later)
+            self._change_in_place(statement.value, names_read_later)
         else:
             raise _UnsupportedSideError
 
-    def _assign(self, target: ast.expr, value: ast.expr, read_later: set[str]) -> None:
+    def _assign(self, target: ast.expr, value: ast.expr, names_read_later: set[str]) -> None:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
                 raise _UnsupportedSideError
             texts = [self._text(node) for node in value.elts]
             for node, text in zip(target.elts, texts, strict=True):
-                self._set(ast.unparse(node), text, read_later)
+                self._set(ast.unparse(node), text, names_read_later)
         elif isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
-            self._set(ast.unparse(target), self._text(value), read_later)
+            self._set(ast.unparse(target), self._text(value), names_read_later)
         else:
             raise _UnsupportedSideError
 
-    def _change_in_place(self, call: ast.Call, read_later: set[str]) -> None:
+    def _change_in_place(self, call: ast.Call, names_read_later: set[str]) -> None:
         target, text = self._content_after(call)
         is_assigned_before = target in self._side.values and target not in self._side.in_place
         if is_assigned_before and target not in self._names_of_side:
             raise _UnsupportedSideError
         self._side.in_place.discard(target)
-        self._set(target, text, read_later)
+        self._set(target, text, names_read_later)
         if not is_assigned_before:
             self._side.in_place.add(target)
 
@@ -211,10 +213,10 @@ class _SideReader:
             raise _UnsupportedSideError
         return target, f"{operand(text)}.{method[:-1]}({', '.join([*positional_texts, *keywords])})"
 
-    def _set(self, target: str, text: str, read_later: set[str]) -> None:
+    def _set(self, target: str, text: str, names_read_later: set[str]) -> None:
         if target in self._side.in_place:
             raise _UnsupportedSideError
-        if target in read_later:
+        if target in names_read_later:
             name = target if target in self._names_of_side else target.replace(".", "_") + self._suffix
             if not name.isidentifier():
                 raise _UnsupportedSideError
@@ -223,7 +225,7 @@ class _SideReader:
         self._current_texts[target] = text
         self._side.values[target] = text
 
-    def _read_branch(self, branch: ast.If, read_later: set[str], *, is_last: bool) -> None:
+    def _read_branch(self, branch: ast.If, names_read_later: set[str], *, is_last: bool) -> None:
         if self._side.values or is_host_test(branch.test):
             raise _UnsupportedSideError
         condition = tensor_condition(self._draft, branch.test, self._torch)
@@ -244,7 +246,7 @@ class _SideReader:
         else:
             for target in {**if_side.values, **else_side.values}:
                 texts = if_side.values.get(target, target), else_side.values.get(target, target)
-                self._set(target, select(condition, *texts), read_later)
+                self._set(target, select(condition, *texts), names_read_later)
 
     def _text(self, node: ast.expr) -> str:
         if not has_no_side_effects(node):

@@ -264,7 +264,7 @@ def _propose_both_sides(
 
 
 def _is_accepted_by_cond(*sides: str) -> bool:
-    """Return whether torch.cond probably accepts sides: they are no constants and call no module or random function."""
+    """Return whether torch.cond probably accepts sides: it accepts no constants, modules or random functions."""
     for side in sides:
         tree = parse_expression(side)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -572,8 +572,8 @@ def _merge_returns(
     final_return = statements_after[0] if len(statements_after) == 1 else None
     if not branch.orelse and isinstance(final_return, ast.Return):
         else_side = read_side(draft, [final_return], "_else", site.torch) or else_side
-    selected = select_value(condition, if_side.result, else_side.result, where)
-    is_repeated = selected is not None and render_value(selected).count(condition) > 1
+    selected_value = select_value(condition, if_side.result, else_side.result, where)
+    is_repeated = selected_value is not None and render_value(selected_value).count(condition) > 1
     variants = [
         (where, *variant) for variant in _variants(site, condition, (if_side, else_side), names_condition=is_repeated)
     ]
@@ -618,10 +618,10 @@ def _merge_early_return(site: Site, branch: ast.If, condition: str, returning_si
         if side_of_return is None:
             return
         select = functools.partial(where_call, site.torch)
-        selected = select_value(name, result, side_of_return.result, select)
-        if selected is None:
+        selected_value = select_value(name, result, side_of_return.result, select)
+        if selected_value is None:
             return
-        splices.append(draft.replacement(later_return, f"return {render_value(selected)}"))
+        splices.append(draft.replacement(later_return, f"return {render_value(selected_value)}"))
     yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, *returning_side.tests], statements_after)
 
 

@@ -95,8 +95,8 @@ def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     if isinstance(test, ast.BoolOp):
         return _combined_condition(draft, test, torch)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = tensor_condition(draft, test.operand, torch)
-        return f"{torch}.logical_not({inner})" if inner else None
+        condition = tensor_condition(draft, test.operand, torch)
+        return f"{torch}.logical_not({condition})" if condition else None
     if isinstance(test, ast.Compare):
         return _comparison_condition(draft, test)
     if isinstance(test, ast.Name) and _is_flag(draft, test):

@@ -142,9 +142,9 @@ def _has_effects(
     texts = (callee for name in sorted(_TEXT_METHODS) for _, callee in _definitions(site, name))
     if any(_may_change_outside(callee, part) for callee in texts for part in ast.walk(callee)):
         return True
-    inner = [part for statement in moved_code for part in ast.walk(statement) if isinstance(part, ast.stmt)]
-    output_calls = {part.value for part in inner if isinstance(part, ast.Expr) and is_output(part)}
-    raised_expressions = {part.exc for part in inner if isinstance(part, ast.Raise)}
+    statements = [part for statement in moved_code for part in ast.walk(statement) if isinstance(part, ast.stmt)]
+    output_calls = {part.value for part in statements if isinstance(part, ast.Expr) and is_output(part)}
+    raised_expressions = {part.exc for part in statements if isinstance(part, ast.Raise)}
     return any(
         node not in output_calls | raised_expressions and hidden_effects.may_occur(node)
         for statement in moved_code

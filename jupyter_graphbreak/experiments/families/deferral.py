@@ -69,7 +69,7 @@ def statements_with_breaking_tests(problem: Problem, site: Site) -> set[ast.stmt
 def defer(
     draft: Draft, function: FunctionNode, statement: ast.stmt, *, clones_changed: bool = False
 ) -> DeferredStatement | None:
-    """Return how a statement can run after the call; ``None`` if it cannot.
+    """Return the form in which a statement can run after the call; ``None`` if it cannot.
 
     Parameters
     ----------
@@ -137,10 +137,10 @@ def _lines_after_call(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, 
 def _needed_expressions(statement: ast.stmt, local_names: set[str], arguments: set[str]) -> list[ast.expr] | None:
     """Return the expressions whose values a statement needs; ``None`` if the statement cannot run after the call."""
     if isinstance(statement, ast.If):
-        inner = [_needed_expressions(node, local_names, arguments) for node in statement.body]
-        if statement.orelse or any(node is None for node in inner):
+        needed_parts = [_needed_expressions(node, local_names, arguments) for node in statement.body]
+        if statement.orelse or any(node is None for node in needed_parts):
             return None
-        return [statement.test, *(part for parts in inner for part in parts or [])]
+        return [statement.test, *(part for parts in needed_parts for part in parts or [])]
     if isinstance(statement, ast.Assert):
         return [statement.test, *([statement.msg] if statement.msg is not None else [])]
     call: ast.expr | None = None

@@ -138,14 +138,16 @@ class Draft:
     def indent_of(self, statement: ast.stmt) -> str | None:
         """Return the indentation of a statement; ``None`` if other code precedes it on its line."""
         start = self.start_of(statement)
-        before = self.text[self._starts[statement.lineno - 1] : start]
-        return before if not before.strip() else None
+        text_before = self.text[self._starts[statement.lineno - 1] : start]
+        return text_before if not text_before.strip() else None
 
     def has_own_lines(self, statement: ast.stmt) -> bool:
         """Return whether a statement shares its lines with no other code."""
-        rest = self._lines[(statement.end_lineno or statement.lineno) - 1]
-        after = rest[self.end_of(statement) - self._starts[(statement.end_lineno or statement.lineno) - 1] :].strip()
-        return self.indent_of(statement) is not None and (not after or after.startswith("#"))
+        last_line = self._lines[(statement.end_lineno or statement.lineno) - 1]
+        text_after = last_line[
+            self.end_of(statement) - self._starts[(statement.end_lineno or statement.lineno) - 1] :
+        ].strip()
+        return self.indent_of(statement) is not None and (not text_after or text_after.startswith("#"))
 
     def comments_in(self, statement: ast.stmt) -> list[str]:
         """Return the comments inside a statement."""
@@ -178,10 +180,10 @@ class Draft:
         indent = self.indent_of(statement) or ""
         all_lines = [*self.comments_in(statement), *lines]
         if self.is_elif(statement) and isinstance(statement, ast.If):
-            inner = self.indent_of(statement.body[0])
-            if inner is None:
+            inner_indent = self.indent_of(statement.body[0])
+            if inner_indent is None:
                 return None
-            return self.replacement(statement, f"\n{inner}".join(["else:", *all_lines]))
+            return self.replacement(statement, f"\n{inner_indent}".join(["else:", *all_lines]))
         return self.replacement(statement, f"\n{indent}".join(all_lines))
 
     def deletion(self, statement: ast.stmt) -> Splice:
@@ -215,7 +217,7 @@ class Draft:
         return Splice(offset, offset, lead + "".join(f"{indent}{line}\n" for line in lines))
 
     def insertion_at_start(self, function: FunctionNode, lines: Sequence[str]) -> Splice | None:
-        """Return the splice that inserts lines at a function's start, after its docstring; ``None`` if it fails."""
+        """Return the splice that inserts lines at a function's start, after its docstring; ``None`` if impossible."""
         first = function.body[0]
         if ast.get_docstring(function, clean=False) is not None:
             if len(function.body) == 1:

@@ -74,7 +74,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _expert_loop(function: FunctionNode, loop: ast.For) -> _ExpertLoop | None:
-    """Return a loop over the experts that occur; ``None`` if a loop has a different form."""
+    """Return the parts of a loop over the experts that occur; ``None`` if a loop has a different form."""
     if not isinstance(loop.target, ast.Name) or loop.orelse:
         return None
     assignment = _only_assignment(function, loop.iter.id) if isinstance(loop.iter, ast.Name) else None

@@ -386,8 +386,8 @@ def _joined_expression(expression: str, place: str) -> str | None:
     ``None`` if the place cannot be written as an expression.
     """
     steps = re.sub(r"\.(\d+)", r"[\1]", f".{place.lstrip('.')}" if place and place[0] not in ".[" else place)
-    whole = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
-    return whole if _PLACE_PATTERN.fullmatch(whole) else None
+    joined_expression = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
+    return joined_expression if _PLACE_PATTERN.fullmatch(joined_expression) else None
 
 
 def _binds(node: ast.AST, name: str) -> bool:

@@ -70,8 +70,8 @@ def _copy_with_clone(site: Site) -> Iterator[Proposal]:
         return
     tensor = operand(site.draft.text_of(call.args[0]))
     new_text = f"{tensor}.detach().clone()"
-    whole = site.draft.replacement(call, f"{new_text}.requires_grad_({tensor}.requires_grad)")
-    yield from site.propose_edit(FAMILY, "Copy the tensor with detach().clone()", [whole])
+    splice = site.draft.replacement(call, f"{new_text}.requires_grad_({tensor}.requires_grad)")
+    yield from site.propose_edit(FAMILY, "Copy the tensor with detach().clone()", [splice])
     yield from site.propose_edit(
         FAMILY, "Copy the values with detach().clone()", [site.draft.replacement(call, new_text)]
     )
@@ -120,8 +120,8 @@ def _check_in_graph(site: Site) -> Iterator[Proposal]:
         condition, message_node = tensor_condition(site.draft, statement.test, torch), statement.msg
     elif isinstance(statement, ast.If) and _only_raises(statement):
         test, remaining_check = split_test(statement.test)
-        failed = tensor_condition(site.draft, test, torch)
-        condition = f"{torch}.logical_not({failed})" if failed is not None else None
+        failure_condition = tensor_condition(site.draft, test, torch)
+        condition = f"{torch}.logical_not({failure_condition})" if failure_condition is not None else None
         raised_expression = statement.body[0].exc if isinstance(statement.body[0], ast.Raise) else None
         message_node = (
             raised_expression.args[0] if isinstance(raised_expression, ast.Call) and raised_expression.args else None

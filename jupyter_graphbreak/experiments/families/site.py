@@ -165,7 +165,7 @@ def dotted(node: ast.AST) -> str:
 
 
 def called_name(node: ast.AST) -> str:
-    """Return the name of the function or method that an expression calls, without its owner; empty if it is no call."""
+    """Return the name of the called function or method, without its owner; empty if the node is not a call."""
     return dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
 
 
@@ -220,5 +220,9 @@ def has_constant_options(node: ast.expr) -> bool:
 
 def indentation_step(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
     """Return one step of the indentation of a block."""
-    outer, inner = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
-    return inner[len(outer) :] if inner.startswith(outer) and len(inner) > len(outer) else "    "
+    outer_indent, inner_indent = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
+    return (
+        inner_indent[len(outer_indent) :]
+        if inner_indent.startswith(outer_indent) and len(inner_indent) > len(outer_indent)
+        else "    "
+    )

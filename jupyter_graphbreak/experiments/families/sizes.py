@@ -282,7 +282,7 @@ class _HostRead(NamedTuple):
     call : ast.Call
         The call that breaks.
     tensor : ast.expr
-        The tensor.
+        The tensor whose numbers it reads.
     expression : str
         The expression to compute before the call.
     replacement : str

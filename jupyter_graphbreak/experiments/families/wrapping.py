@@ -78,12 +78,12 @@ def wrap_function(
     """
     draft = site.draft
     torch, imports = import_torch_before(draft, function)
-    inner = fresh_name(draft, f"_{function.name}_compiled")
-    call = f"{inner}({', '.join([*([parameter] if parameter else []), *_forwarded_arguments(function.args)])})"
+    inner_name = fresh_name(draft, f"_{function.name}_compiled")
+    call = f"{inner_name}({', '.join([*([parameter] if parameter else []), *_forwarded_arguments(function.args)])})"
     elsewhere = _stop_compiling_elsewhere(site, function)
     if elsewhere is None:
         return None
-    parts = _WrapperParts(inner, parameter, body(call), torch, imports, elsewhere)
+    parts = _WrapperParts(inner_name, parameter, body(call), torch, imports, elsewhere)
     if function in draft.tree.body:
         all_splices = _splices_around_function(draft, function, parts, splices)
     else:
@@ -355,9 +355,9 @@ def _splices_around_function(
     if ast.get_docstring(function) is not None:
         lines = [draft.text_of(function.body[0]), *lines]
         all_splices.append(draft.deletion(function.body[0]))
-    outer = "\n".join([signature, *(f"{indentation}{line}" for line in lines)])
+    outer_text = "\n".join([signature, *(f"{indentation}{line}" for line in lines)])
     end = draft.line_end(function.end_lineno or function.lineno)
-    return [*all_splices, Splice(end, end, f"\n\n\n{outer}")]
+    return [*all_splices, Splice(end, end, f"\n\n\n{outer_text}")]
 
 
 def _decorator_lines(draft: Draft, sites: Sequence[ast.Call], parts: _WrapperParts) -> str:
@@ -406,11 +406,11 @@ def _splices_around_method(
     if body_indent is None or first.lineno == method.lineno or _is_bound_to_its_class(method):
         return None
     start, end = draft.line_start(first.lineno), draft.line_end(method.end_lineno or method.lineno)
-    inside = [splice for splice in splices if splice is not None and start <= splice.start <= splice.end <= end]
-    if len(inside) < len(splices):
+    inner_splices = [splice for splice in splices if splice is not None and start <= splice.start <= splice.end <= end]
+    if len(inner_splices) < len(splices):
         return None
     text = draft.text[start:end]
-    for splice in sorted(inside, reverse=True):
+    for splice in sorted(inner_splices, reverse=True):
         text = text[: splice.start - start] + splice.new_text + text[splice.end - start :]
     lines = text.split("\n")
     if any(line.strip() and not line.startswith(indent) for line in lines):
@@ -423,13 +423,15 @@ def _splices_around_method(
         f"{_extra_parameter(parts.parameter, method)}{draft.text[after_parenthesis : _signature_end(draft, method)]}"
     )
     moved_lines = (line.removeprefix(indent) for line in lines)
-    inner = "\n".join([_decorator_lines(draft, sites, parts), f"def {parts.inner}({inner_parameters}", *moved_lines])
+    inner_text = "\n".join(
+        [_decorator_lines(draft, sites, parts), f"def {parts.inner}({inner_parameters}", *moved_lines]
+    )
     end_of_class = draft.line_end(owner.end_lineno or owner.lineno)
-    outer = "\n".join(f"{body_indent}{line}" for line in parts.lines)
+    outer_text = "\n".join(f"{body_indent}{line}" for line in parts.lines)
     all_splices = [_compile_removal(draft, call, parts.elsewhere.compiled_names) for call in sites]
     if end_of_class == end:
-        return [*all_splices, Splice(start, end, f"{outer}\n\n\n{inner}")]
-    return [*all_splices, Splice(start, end, outer), Splice(end_of_class, end_of_class, f"\n\n\n{inner}")]
+        return [*all_splices, Splice(start, end, f"{outer_text}\n\n\n{inner_text}")]
+    return [*all_splices, Splice(start, end, outer_text), Splice(end_of_class, end_of_class, f"\n\n\n{inner_text}")]
 
 
 def _is_bound_to_its_class(method: FunctionNode) -> bool:

@@ -445,10 +445,12 @@ class EntrySearch:
             one for one in best_trials if any(one[0].candidate.includes(other[0].candidate) for other in best_trials)
         ]
         best_trials = [pair for pair in best_trials if pair not in extended_trials]
-        failed = [pair for pair in self._finished_trials if pair not in best_trials and pair not in extended_trials]
+        failed_trials = [
+            pair for pair in self._finished_trials if pair not in best_trials and pair not in extended_trials
+        ]
         ends_recompiles = bool(best_trials) and best_trials[0][0].ends_recompiles
         steps = [] if ends_recompiles else manual_steps(variations, self._recompiles, self._line)
-        return EntryFindings(self._recompiles, [*best_trials, *failed], self._owner, manual_steps=steps)
+        return EntryFindings(self._recompiles, [*best_trials, *failed_trials], self._owner, manual_steps=steps)
 
     def without_trials(self, reason: str | None) -> EntryFindings:
         """Return the trials so far, with manual steps if none works."""

@@ -153,10 +153,10 @@ def _recompiles_by_entry(
         while ident in frames and ident not in seen:
             seen.add(ident)
             frame = frames[ident]
-            outer = frame.caller or frame.recompile_of
-            if outer is None:
+            outer_frame = frame.caller or frame.recompile_of
+            if outer_frame is None:
                 break
-            ident = outer
+            ident = outer_frame
         return ident
 
     by_frame = {entry.frame: entry for entry in reversed(entries) if entry.frame is not None}

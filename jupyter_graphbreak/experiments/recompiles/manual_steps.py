@@ -144,8 +144,8 @@ def manual_step(
 
 def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
     """Return whether most recompiles happen because the length of a container changed."""
-    latest = [plain_guard(recompile.reasons[0].guard) for recompile in recompiles if recompile.reasons]
-    return 2 * sum(_LENGTH_GUARD.match(guard) is not None for guard in latest) > len(latest)
+    latest_guards = [plain_guard(recompile.reasons[0].guard) for recompile in recompiles if recompile.reasons]
+    return 2 * sum(_LENGTH_GUARD.match(guard) is not None for guard in latest_guards) > len(latest_guards)
 
 
 def manual_steps(
@@ -184,10 +184,10 @@ def _sentence_about_arguments(variations: Variations) -> str:
             f"`{one}` and `{other}` are the same tensor in some calls only, and those have their own graph: pass two "
             "tensors each time, such as a copy (`.clone()`) of one."
         )
-    if small := next((size for size in variations.sizes if any(value in {0, 1} for value in size.values)), None):
+    if small_size := next((size for size in variations.sizes if any(value in {0, 1} for value in size.values)), None):
         return (
-            f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately because "
-            "many operations treat them differently, so a separate graph is expected."
+            f"`{small_size}` has size {min(small_size.values)} in some calls: PyTorch compiles sizes 0 and 1 "
+            "separately because many operations treat them differently, so a separate graph is expected."
         )
     return ""
 

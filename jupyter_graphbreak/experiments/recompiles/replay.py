@@ -197,12 +197,12 @@ def _part(value: Any, step: PathStep) -> Any:
     return getattr(value, step.key) if step.kind == "attribute" else value[step.key]
 
 
-def with_part(value: Any, steps: Sequence[PathStep], new: Any) -> Any:
+def with_part(value: Any, steps: Sequence[PathStep], new_part: Any) -> Any:
     """Return a value with a part replaced: the same object if it can be changed, a new tuple otherwise."""
     if not steps:
-        return new
+        return new_part
     step = steps[0]
-    inner = with_part(_part(value, step), steps[1:], new)
+    inner = with_part(_part(value, step), steps[1:], new_part)
     if is_instance(value, tuple):
         if step.kind == "attribute":
             return value._replace(**{step.key: inner})

@@ -141,4 +141,6 @@ class ReportTexts:
         return known_source.path or known_source.name
 
     def _source(self, ident: str) -> Source:
-        return self._report_sources.get(ident) or next(new for new in self.new_sources if new.id == ident)
+        return self._report_sources.get(ident) or next(
+            new_source for new_source in self.new_sources if new_source.id == ident
+        )

@@ -322,16 +322,20 @@ class CallTrials:
         texts = list(dict.fromkeys(difference.text for difference in diffs))
         if (why := self._why_compilation_is_worse(replayed, may_have_fewer_frames=removes_breaks)) is not None:
             return CandidateTrial(candidate, "another break", why, texts, evidence)
-        before, after = self.compilations, evidence.compilations_after or 0
+        compilations_before, compilations_after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.frames(self.calls, unseen=True)
         unseen_compilations = evidence.unseen.compilations if evidence.unseen is not None else 0
         later_compilations = sum(count.frames for count in replayed.counts[1:])
         ends_recompiles = later_compilations == 0
         # With a higher limit, Dynamo compiles calls that it refused.
-        is_limit_raised = "limit" in candidate.families and after > before
-        if not ends_recompiles and (after, unseen_compilations) >= (before, unseen_before) and not is_limit_raised:
+        is_limit_raised = "limit" in candidate.families and compilations_after > compilations_before
+        if (
+            not ends_recompiles
+            and (compilations_after, unseen_compilations) >= (compilations_before, unseen_before)
+            and not is_limit_raised
+        ):
             return CandidateTrial(candidate, "break stays", None, texts, evidence)
-        is_partial = unseen_compilations > 0 or (not ends_recompiles and after > before)
+        is_partial = unseen_compilations > 0 or (not ends_recompiles and compilations_after > compilations_before)
         verdict: RemedyVerdict = "works but differs" if texts else "works on what ran" if is_partial else "works"
         reason = "each new size or value causes a recompile" if unseen_compilations else None
         return CandidateTrial(candidate, verdict, reason, texts, evidence, ends_recompiles)
@@ -369,16 +373,16 @@ class CallTrials:
 
     def _evidence(self, replayed: ReplayResult) -> Evidence:
         unseen_count = sum(call.is_unseen for call in self.calls)
-        before, after = self.original.counts[0], replayed.counts[0]
+        counts_before, counts_after = self.original.counts[0], replayed.counts[0]
         return Evidence(
             backend=backend_name(self.entry.backend),
             inputs=len(self.calls),
             both_sides=None,
             compared=compared_aspects(self._expected_results),
-            graphs_before=before.graphs,
-            graphs_after=after.graphs,
-            breaks_before=before.breaks,
-            breaks_after=after.breaks,
+            graphs_before=counts_before.graphs,
+            graphs_after=counts_after.graphs,
+            breaks_before=counts_before.breaks,
+            breaks_after=counts_after.breaks,
             compilations_before=self.compilations,
             compilations_after=replayed.frames(self.calls, unseen=False),
             unseen=UnseenInputs(unseen_count, replayed.frames(self.calls, unseen=True)) if unseen_count else None,
@@ -466,8 +470,8 @@ def _extrapolated(
 ) -> Iterator[tuple[_Values, CallSpec]]:
     """Yield values that continue the differences between two calls or lie between them, each with the second call."""
     largest = max(values_by_call, key=lambda pair: sum(map(abs, pair[1])))
-    smaller = [pair for pair in values_by_call if pair is not largest]
-    pairs = itertools.chain(((other, largest) for other in smaller), itertools.permutations(values_by_call, 2))
+    smaller_pairs = [pair for pair in values_by_call if pair is not largest]
+    pairs = itertools.chain(((other, largest) for other in smaller_pairs), itertools.permutations(values_by_call, 2))
     for (_, one), (call, other) in pairs:
         for steps, parts in ((1, 1), (-1, 2), (1, 2), (2, 1)):
             new_values = tuple(b + (b - a) * steps / parts for a, b in zip(one, other, strict=True))

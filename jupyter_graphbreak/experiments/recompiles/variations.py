@@ -301,7 +301,7 @@ def _varied_kinds(path: Path, specs: list[TensorSpec]) -> list[OtherVariation]:
 def _other_variations(path: Path, specs: list[Spec]) -> list[OtherVariation]:
     distinct_specs: list[Spec] = []
     for spec in specs:
-        if not any(type(spec) is type(earlier) and spec == earlier for earlier in distinct_specs):
+        if not any(type(spec) is type(earlier_spec) and spec == earlier_spec for earlier_spec in distinct_specs):
             distinct_specs.append(spec)
     is_new_each_time = (
         all(isinstance(spec, OpaqueSpec) for spec in specs) and len({spec.identity for spec in specs}) == len(specs) > 1

@@ -98,7 +98,7 @@ def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
 def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
     """Return the ranges of lines that differ.
 
-    If another line is left, no new range is one empty line, which would look like a deletion.
+    A new range with one empty line would look like a deletion, so it also contains an equal line, if there is one.
     """
     hunks: list[tuple[int, int, int, int]] = []
     for tag, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -111,8 +111,8 @@ def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
             elif first:
                 hunk = first - 1, last, new_first - 1, new_last
         if hunks and hunk[0] < hunks[-1][1]:
-            before = hunks.pop()
-            hunk = before[0], hunk[1], before[2], hunk[3]
+            hunk_before = hunks.pop()
+            hunk = hunk_before[0], hunk[1], hunk_before[2], hunk[3]
         hunks.append(hunk)
     return hunks
 

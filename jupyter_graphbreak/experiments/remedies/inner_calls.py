@@ -251,15 +251,15 @@ def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer
     if is_compilable and not node.is_helper:
         yield node
         return
-    inner = [
+    inner_parts = [
         part for child in node.children.values() for part in _compilable_parts(child, places, is_one_layer=is_one_layer)
     ]
-    is_wrapper = any(part.module is not None and part.ops >= _WRAPPER_SHARE * node.ops for part in inner)
-    has_modules = any(part.module is not None and not part.is_helper for part in inner)
+    is_wrapper = any(part.module is not None and part.ops >= _WRAPPER_SHARE * node.ops for part in inner_parts)
+    has_modules = any(part.module is not None and not part.is_helper for part in inner_parts)
     if (_user_function_name(node) and not is_wrapper) or (is_compilable and not has_modules):
         yield node
     else:
-        yield from inner
+        yield from inner_parts
 
 
 def _is_compilable(node: CallNode, place: str | None, *, is_one_layer: bool) -> bool:
@@ -353,12 +353,12 @@ def record_calls(
     """
     root = CallNode()
     stack: list[CallNode] = []  # empty while the program does not run
-    is_foreign: dict[CodeType, bool] = {}
+    foreign_by_code: dict[CodeType, bool] = {}
     earlier_profiler = sys.getprofile()
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if stack and event == "call":
-            stack.append(_node_of(frame, stack[-1], is_foreign))
+            stack.append(_node_of(frame, stack[-1], foreign_by_code))
         elif event == "return" and len(stack) > 1:
             stack.pop()
 
@@ -381,20 +381,20 @@ def record_calls(
         sys.setprofile(earlier_profiler)
 
 
-def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool]) -> CallNode:
+def _node_of(frame: FrameType, caller: CallNode, foreign_by_code: dict[CodeType, bool]) -> CallNode:
     """Return the node of a call that starts; for a function that is part of its caller, the caller's node."""
     code = frame.f_code
     if code.co_filename == OPTIMIZER_FILE:
         return CallNode()  # its operations do not count
-    if code not in is_foreign:
-        is_foreign[code] = is_foreign_file(code.co_filename)
-    module = _module_of(frame, is_foreign=is_foreign[code])
-    if module is None and is_foreign[code]:
+    if code not in foreign_by_code:
+        foreign_by_code[code] = is_foreign_file(code.co_filename)
+    module = _module_of(frame, is_foreign=foreign_by_code[code])
+    if module is None and foreign_by_code[code]:
         return caller
     key = code, id(module)
     if key not in caller.children:
         outer = frame.f_back
-        is_called_as_module = outer is not None and outer.f_code in MODULE_CALLS and not is_foreign[code]
+        is_called_as_module = outer is not None and outer.f_code in MODULE_CALLS and not foreign_by_code[code]
         caller.children[key] = CallNode(code, module, "" if is_called_as_module else code.co_name)
     return caller.children[key]
 

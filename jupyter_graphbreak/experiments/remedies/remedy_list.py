@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Skipped
 
 
-def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = ()) -> str:
+def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[str] = ()) -> str:
     """Return the sentence that says what a person has to decide about a break.
 
     Parameters
     ----------
     break_ : Break
         A break that no remedy removes.
-    failed : sequence of str
+    failed_titles : sequence of str
         The titles of the candidates that failed: the sentence does not propose them again.
     """
     if break_.owner != "own":
@@ -70,7 +70,7 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
     step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
     if step is None:
         return manual_step_of_hints(break_.hints) or _general_step(code)
-    is_obsolete = step.obsolete_if_failed and any(step.obsolete_if_failed in title for title in failed)
+    is_obsolete = step.obsolete_if_failed and any(step.obsolete_if_failed in title for title in failed_titles)
     return step.text_after_failure if is_obsolete else step.text
 
 
@@ -383,13 +383,13 @@ def _manual_steps(
             tried_remedies = [
                 remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks
             ]
-            failed = [remedy.title for remedy in tried_remedies]
-            reason = None if failed else NO_TIME_AT_ALL if ran_out_of_time else next(iter(reasons), None)
+            failed_titles = [remedy.title for remedy in tried_remedies]
+            reason = None if failed_titles else NO_TIME_AT_ALL if ran_out_of_time else next(iter(reasons), None)
             reason = INTERRUPTED if INTERRUPTED in reasons else reason
             # As long as changes are left to try, no decision is due.
             sentence = None
             if reason != INTERRUPTED:
-                sentence = _decision_on_switch(break_, remedies) or manual_step_of_break(report, break_, failed)
+                sentence = _decision_on_switch(break_, remedies) or manual_step_of_break(report, break_, failed_titles)
             step = decision_for_person("", sentence, reason)
             manual_steps.append(replace(step, breaks=[break_.id]))
     for skipped in report.skipped:

@@ -161,10 +161,10 @@ def _remaining_breaks(
 
 
 def _is_same_place(
-    old: Break, old_lines: frozenset[FileLine], new_break: Break, new_lines: frozenset[FileLine]
+    old_break: Break, old_lines: frozenset[FileLine], new_break: Break, new_lines: frozenset[FileLine]
 ) -> bool:
     """Return whether two breaks are at the same place; breaks without a known place are compared by their type."""
-    return bool(old_lines & new_lines) if old_lines or new_lines else old.gb_type == new_break.gb_type
+    return bool(old_lines & new_lines) if old_lines or new_lines else old_break.gb_type == new_break.gb_type
 
 
 def cause_of(break_: Break) -> tuple[str, str]:
@@ -372,5 +372,5 @@ def _with_new_kinds(diffs: list[Difference], further_diffs: list[Difference]) ->
 
 
 def _is_finite(values: Any) -> bool:
-    dense = [tensor for _, tensor in named_tensors(values, "") if tensor.layout == torch.strided]
-    return all(bool(torch.isfinite(tensor).all()) for tensor in dense if tensor.is_floating_point())
+    dense_tensors = [tensor for _, tensor in named_tensors(values, "") if tensor.layout == torch.strided]
+    return all(bool(torch.isfinite(tensor).all()) for tensor in dense_tensors if tensor.is_floating_point())

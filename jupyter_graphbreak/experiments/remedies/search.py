@@ -325,9 +325,9 @@ class Search:
         safe_steps = _without_risky_settings(steps)
         if not safe_steps or len(safe_steps) == len(steps) or self._is_out_of_time():
             return candidate
-        smaller = self._run_at_once(frozenset(candidate.breaks), safe_steps)
-        is_as_good = smaller.works and RANK[smaller.result.verdict] <= RANK[candidate.result.verdict]
-        return smaller if is_as_good and set(smaller.breaks) >= set(candidate.breaks) else candidate
+        safer_candidate = self._run_at_once(frozenset(candidate.breaks), safe_steps)
+        is_as_good = safer_candidate.works and RANK[safer_candidate.result.verdict] <= RANK[candidate.result.verdict]
+        return safer_candidate if is_as_good and set(safer_candidate.breaks) >= set(candidate.breaks) else candidate
 
     def _search_break(self, target: Break) -> tuple[Candidate | None, bool]:
         """Try the proposals for a break; return the best that works, and whether there was time for the search."""

@@ -74,20 +74,20 @@ class CompiledRun:
 
     Parameters
     ----------
-    report, later : Report
+    report, later_report : Report
         The reports for the first input, and for all other inputs.
     files : dict
         The file name of each source of ``report``, by its id.
     results : list of Result
         One result for each input on which the program ran.
     later_files : dict
-        The file name of each source of ``later``.
+        The file name of each source of ``later_report``.
     is_complete : bool
         Whether the program ran on every input that the original accepts; otherwise, it ran out of time.
     """
 
     report: Report
-    later: Report | None
+    later_report: Report | None
     files: dict[str, str]
     results: list[Result]
     later_files: dict[str, str] = field(default_factory=dict)
@@ -96,8 +96,8 @@ class CompiledRun:
     @property
     def breaks(self) -> list[RunBreaks]:
         """The breaks of the first call, and those on all other inputs."""
-        later = [RunBreaks(self.later, self.later_files)] if self.later is not None else []
-        return [RunBreaks(self.report, self.files), *later]
+        later_breaks = [RunBreaks(self.later_report, self.later_files)] if self.later_report is not None else []
+        return [RunBreaks(self.report, self.files), *later_breaks]
 
     def with_more_results(self, results: list[Result]) -> CompiledRun:
         """Return this run with the results on further inputs."""
@@ -148,7 +148,7 @@ _CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
 
-#: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.
+#: Returns whether a program may work, given its run on some inputs: otherwise it does not run on the others.
 IsPromising = Callable[[CompiledRun], bool]
 
 
@@ -524,7 +524,7 @@ class TrialRunner:
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result
     ) -> tuple[ReferenceCase, list[Difference]]:
-        """Return how the compiled changed program differs, without the differences of the compiled original."""
+        """Return the differences of the compiled changed program, without those of the compiled original."""
         known_texts = {difference.text for difference in self._differences(case, original_result)}
         diffs = without_expected_edge_differences(self._differences(case, result), case, result)
         return case, [difference for difference in diffs if difference.text not in known_texts]

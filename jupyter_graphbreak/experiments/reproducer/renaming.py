@@ -78,7 +78,7 @@ class NameReplacer(ast.NodeTransformer):
             local_names = set(bound_names(node)) - outer_names(node)
             if local_names & self._names.keys():
                 return NameReplacer(
-                    {name: new for name, new in self._names.items() if name not in local_names}
+                    {name: replacement for name, replacement in self._names.items() if name not in local_names}
                 ).generic_visit(node)
         return super().visit(node)
 

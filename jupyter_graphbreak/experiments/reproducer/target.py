@@ -211,17 +211,17 @@ def _with_callers(report: Report, frames: Iterable[str | None]) -> tuple[str, ..
     callers = {frame.id: frame.caller for frame in report.frames}
     all_frames: list[str] = []
     for frame in frames:
-        outer = frame
-        while outer is not None and outer not in all_frames:
-            all_frames.append(outer)
-            outer = callers.get(outer)
+        outer_frame = frame
+        while outer_frame is not None and outer_frame not in all_frames:
+            all_frames.append(outer_frame)
+            outer_frame = callers.get(outer_frame)
     return tuple(all_frames)
 
 
 def code_of(break_: Break) -> str:
     """Return the code of a break without spaces, parentheses, quotes, commas and comments, to compare it.
 
-    Numbers are written as :func:`ast.unparse` writes them. Empty for the first line of a definition.
+    Numbers are written as :func:`ast.unparse` writes them. The result is empty for the first line of a definition.
     """
     code = (break_.location.code if break_.location is not None else None) or ""
     return "" if code.startswith(("@", "def ")) else re.sub(r"[\s()'\",;]|#.*", "", _NUMBER.sub(_plain_number, code))

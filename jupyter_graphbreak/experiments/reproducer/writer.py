@@ -173,8 +173,8 @@ class Writer:
             return self._names[id(value)]
         compiled_object = compiled_callable(value) if not isinstance(value, torch.nn.Module) else None
         if compiled_object is not None:
-            inner = self.bind(compiled_object, wanted_name)
-            return self.assign(value, expression(f"torch.compile({inner})"), f"compiled_{wanted_name}")
+            inner_expression = self.bind(compiled_object, wanted_name)
+            return self.assign(value, expression(f"torch.compile({inner_expression})"), f"compiled_{wanted_name}")
         if (operator := custom_operator(value)) is not None:
             return self._write_operator(value, *operator)
         if isinstance(value, types.ModuleType):

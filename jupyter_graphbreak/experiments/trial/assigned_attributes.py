@@ -352,7 +352,7 @@ def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...
 
 def _assignments_by_name(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the first name and attribute path of each assignment by a call such as ``setattr(owner, "name", 1)``."""
-    in_setter_call = False
+    is_in_setter_call = False
     root: str | None = None
     path: tuple[str, ...] = ()
     aliases = _aliases(code)
@@ -360,13 +360,13 @@ def _assignments_by_name(code: types.CodeType) -> Iterator[tuple[str, tuple[str,
         name = instruction.argval
         match instruction.opname:
             case "LOAD_GLOBAL" | "LOAD_NAME":
-                in_setter_call, root, path = (True, None, ()) if name in _SETTERS else (in_setter_call, name, ())
+                is_in_setter_call, root, path = (True, None, ()) if name in _SETTERS else (is_in_setter_call, name, ())
             case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_FAST_BORROW" | "LOAD_DEREF" if name in aliases:
                 root, path = aliases[name]
             case "LOAD_ATTR":
                 path = (*path, name)
-            case "LOAD_CONST" if in_setter_call:
-                in_setter_call = False
+            case "LOAD_CONST" if is_in_setter_call:
+                is_in_setter_call = False
                 if root is not None and isinstance(name, str):
                     yield root, (*path, name)
 

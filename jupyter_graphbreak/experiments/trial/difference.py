@@ -399,14 +399,15 @@ def _message_differences(
     elif len(expected) == len(actual) and all(map(is_same_text, expected, actual)):
         return
     missing_texts = list((Counter(expected) - Counter(actual)).elements())
-    extra = list((Counter(actual) - Counter(expected)).elements())
+    extra_texts = list((Counter(actual) - Counter(expected)).elements())
     for text in missing_texts[:1]:
         yield Difference(
-            kind, f"{verb} {_quote(extra[0]) if extra else 'nothing'}, but the original {verb} {_quote(text)}"
+            kind,
+            f"{verb} {_quote(extra_texts[0]) if extra_texts else 'nothing'}, but the original {verb} {_quote(text)}",
         )
-    if extra and not missing_texts:
-        yield Difference(kind, f"{verb} {_quote(extra[0])}, but the original {verb} nothing")
-    if not missing_texts and not extra and compares_values:
+    if extra_texts and not missing_texts:
+        yield Difference(kind, f"{verb} {_quote(extra_texts[0])}, but the original {verb} nothing")
+    if not missing_texts and not extra_texts and compares_values:
         yield Difference(kind, f"{verb} the same in a different order")
 
 

@@ -142,7 +142,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     divisors = [values for values in settings if any(map(_is_zero_or_infinite, values.values()))]
     yield from _gradients_with_state(first, fn, divisors[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
     for description, kind, arguments in itertools.chain(
-        _gradients_with_numbers(first, fn, nonzero_variants), _kind_changes(first, fn, may_be_indices)
+        _edge_numbers_with_gradients(first, fn, nonzero_variants), _kind_changes(first, fn, may_be_indices)
     ):
         yield Input(arguments, describe(description, arguments, fn), is_special=True, other_kind=kind)
     if reads_gradients(first, fn):
@@ -274,8 +274,8 @@ def _longer_last_items(
         is_long_list = type(value) in {list, tuple} and len(value) > 1
         if not is_long_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
             continue
-        longer = apply_change(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
-        arguments = first.with_argument(fn, name, type(value)([*value[:-1], longer]))
+        longer_tensor = apply_change(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
+        arguments = first.with_argument(fn, name, type(value)([*value[:-1], longer_tensor]))
         values: dict[str, Change] = {"": unchanged, ", negated": negated, ", ten times as large": ten_times}
         for suffix, change in values.items():
             changed_arguments = map_tensors(arguments, unless(may_be_indices, change))
@@ -555,9 +555,9 @@ def _lengths_of_code(
         # Other inputs have sizes up to twice the given one.
         for new_size in dict.fromkeys(new_size for new_size in possible_sizes if new_size > 2 * size):
             if new_size <= _MAX_GROWTH * size and largest_count // size * new_size <= _MAX_ELEMENTS:
-                longer = map_tensors(first, functools.partial(resize, size=size, new_size=new_size))
-                yield f"size {new_size} instead of {size}", longer
-                opposite = map_tensors(longer, unless(may_be_indices, negated))
+                longer_arguments = map_tensors(first, functools.partial(resize, size=size, new_size=new_size))
+                yield f"size {new_size} instead of {size}", longer_arguments
+                opposite = map_tensors(longer_arguments, unless(may_be_indices, negated))
                 yield f"size {new_size} instead of {size}, all tensors negated", opposite
 
 
@@ -568,7 +568,7 @@ def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
         yield "tensors that require gradients", _with_requires_grad
 
 
-def _gradients_with_numbers(
+def _edge_numbers_with_gradients(
     first: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield edge numbers with tensors that require gradients: the gradient of a branch not taken may be nan."""

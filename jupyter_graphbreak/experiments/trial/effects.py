@@ -91,7 +91,7 @@ class Effects:
 
     @property
     def warned(self) -> list[tuple[str, str]]:
-        """Category and text of each warning, except those of torch about compiling."""
+        """The category and the text of each warning, except PyTorch's warnings about compiling."""
         return [
             (warning.category.__name__, _text_of_warning(warning.message))
             for warning in self.warnings
@@ -216,7 +216,7 @@ def suppress_displays() -> Iterator[None]:
 
 
 def suppress_logging() -> contextlib.AbstractContextManager[None]:
-    """Drop the log records of this thread, except those of torch about compiling, while the context is open."""
+    """Drop the log records of this thread, except PyTorch's about compiling, while the context is open."""
     return _capture_records(lambda _: None, {}, {})
 
 

@@ -265,10 +265,10 @@ class KeptEntries:
         return next((self._calls_with_nan.get(key) for kept_entry, key in self._keys if kept_entry is entry), None)
 
     def _record_state_changes(self, ended_calls: list[tuple[int, Entry, ProcessState]]) -> None:
-        for _, entry, before in ended_calls:
+        for _, entry, state_before in ended_calls:
             # An entry is copied while Dynamo converts it, when our own compiler settings are active.
             changes = [
-                change for change in before.changes() if not change.description.startswith(COMPILER_CHANGE_PREFIX)
+                change for change in state_before.changes() if not change.description.startswith(COMPILER_CHANGE_PREFIX)
             ]
             self._changes.append((entry, changes))
 

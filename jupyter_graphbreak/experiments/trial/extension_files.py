@@ -153,8 +153,8 @@ def file_functions() -> Iterator[tuple[Any, str, Any]]:
     for module, openers in _OPENERS.items():
         owner: Any = sys.modules.get(module)
         for dotted, opener in openers.items() if owner is not None else ():
-            *outer, name = dotted.split(".")
-            holder = functools.reduce(lambda part, step: getattr(part, step, None), outer, owner)
+            *outer_names, name = dotted.split(".")
+            holder = functools.reduce(lambda part, step: getattr(part, step, None), outer_names, owner)
             if hasattr(holder, name):
                 listed_keys.add((id(holder), name))
                 yield holder, name, _announcing_opener(getattr(holder, name), opener)

@@ -101,9 +101,9 @@ class FunctionCopier:
             return value
         if is_instance(value, LRU_CACHE):
             return self._copy_cache(value, name)
-        failed: list[UncopiedObject] = []
-        result = clone(value, self.memo, failed, self.copy_function, self.memory_provider)
-        for item, reason in failed:
+        failed_objects: list[UncopiedObject] = []
+        result = clone(value, self.memo, failed_objects, self.copy_function, self.memory_provider)
+        for item, reason in failed_objects:
             self.uncopied_objects.append(item)
             prefix = "" if item is value else f"{name_of(type(item))} in "
             self.uncopied_descriptions.append(f"`{name}` ({prefix}{type(value).__name__}) cannot be copied: {reason}")
@@ -170,14 +170,14 @@ class FunctionCopier:
             is_of_python = package in sys.stdlib_module_names
             if is_stream or is_of_python or package == _THIS_PACKAGE or not is_user_class(cls):
                 continue
-            failed: list[Any] = []
+            failed_objects: list[Any] = []
             copy: logging.Handler = object.__new__(cls)
             self.memo[id(handler)] = copy
             vars(copy).update(
-                (key, clone(value, self.memo, failed)) for key, value in vars(handler).items() if key != "lock"
+                (key, clone(value, self.memo, failed_objects)) for key, value in vars(handler).items() if key != "lock"
             )
             copy.createLock()
-            if not failed:
+            if not failed_objects:
                 result[id(handler)] = copy
                 self.places.append(fixed_place(f"the attributes of the handler {cls.__name__}", vars(copy)))
         return result
@@ -186,9 +186,9 @@ class FunctionCopier:
         """Copy the filters of loggers; filters that cannot be copied let every record pass."""
         result: dict[int, Any] = {}
         for original in all_filters():
-            failed: list[Any] = []
-            copy = clone(original, self.memo, failed, self.copy_function, self.memory_provider)
-            if not failed:
+            failed_objects: list[Any] = []
+            copy = clone(original, self.memo, failed_objects, self.copy_function, self.memory_provider)
+            if not failed_objects:
                 result[id(original)] = copy
                 owner = getattr(copy, "__self__", copy)  # of a method
                 if is_data(owner):

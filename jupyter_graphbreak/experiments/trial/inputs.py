@@ -57,7 +57,7 @@ TRANSPOSED = "transposed tensors"
 
 @dataclass(frozen=True)
 class Input:
-    """An input for a function: the arguments, their description, and what else to set for the call.
+    """An input for a function: the arguments, their description, and the state before the call.
 
     Parameters
     ----------

@@ -152,9 +152,8 @@ class Memory:
         """Return the storages that runs have changed: the content before, and the current content."""
         return [(block.before, block.work) for block in self._blocks if not block.is_unchanged()]
 
-    def memo(self, excluded_tensors: Iterable[Any] = ()) -> dict[Any, Any]:
+    def memo(self, excluded_keys: Container[Any] = ()) -> dict[Any, Any]:
         """Return a memo with which copies use the shared memory, except the storages with the given keys."""
-        excluded_keys = set(excluded_tensors)
         return {
             key: block.work
             for key, block in self._storages_by_key.items()

@@ -469,14 +469,14 @@ def copied_context() -> Iterator[None]:
 @contextlib.contextmanager
 def preserved_line_cache() -> Iterator[None]:
     """Restore the lines of files that Python keeps for tracebacks; those of libraries and generated code are kept."""
-    before = dict(linecache.cache)
+    cache_before = dict(linecache.cache)
     try:
         yield
     finally:
-        for name in [name for name in linecache.cache if name not in before]:
+        for name in [name for name in linecache.cache if name not in cache_before]:
             if is_user_code(name) and not name.startswith("<"):
                 del linecache.cache[name]
-        linecache.cache.update(before)
+        linecache.cache.update(cache_before)
 
 
 def _context_functions() -> tuple[Any, Any]:

@@ -143,10 +143,10 @@ def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
             and spec is defaults[path.root.name]
         )
     ]
-    built = {name: build(Path(Root("argument", name)), first_values.get(name)) for name in names}
+    arguments_by_name = {name: build(Path(Root("argument", name)), first_values.get(name)) for name in names}
     if "self" in first_values:
-        built.setdefault("self", first_values["self"])
-    return bound_arguments(call, built, recorded_call.keywords)
+        arguments_by_name.setdefault("self", first_values["self"])
+    return bound_arguments(call, arguments_by_name, recorded_call.keywords)
 
 
 def _built_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
@@ -157,10 +157,10 @@ def _built_container(spec: ContainerSpec, path: Path, original: Any, build: Call
     if hasattr(cls, "_fields"):
         return cls(*(build(path.into("attribute", key), getattr(original, key, None)) for key in spec.keys))
     if dataclasses.is_dataclass(cls) and type(original) is cls:
-        built = copy.copy(original)
+        instance = copy.copy(original)
         for key in spec.keys:
-            object.__setattr__(built, key, build(path.into("attribute", key), getattr(original, key, None)))
-        return built
+            object.__setattr__(instance, key, build(path.into("attribute", key), getattr(original, key, None)))
+        return instance
     if issubclass(cls, list | tuple):
         originals = [
             original[index] if is_instance(original, list | tuple) and index < len(original) else None

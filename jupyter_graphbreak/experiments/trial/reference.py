@@ -108,9 +108,11 @@ class Reference:
         self._repeated_lines: set[Lines] = set()
         if self.result.raised is not None:
             raise self.result.raised
-        before = self.subject.initial
+        state_before = self.subject.initial
         self.changed = {
-            name for name, value in self.result.state.items() if name not in before or difference(before[name], value)
+            name
+            for name, value in self.result.state.items()
+            if name not in state_before or difference(state_before[name], value)
         }
         start = time.thread_time()
         self.is_repeatable = not self._differs(self._call(first.arguments))
@@ -128,8 +130,10 @@ class Reference:
         if self.is_repeatable:
             self._repeated_lines.add(expected)
         for size in shrinkable_sizes(self.first.arguments)[:_MAX_SHRUNK]:
-            smaller = (pair for pair in shrunk(self.base.arguments, size) if self._lines_of_call(pair[0]) == expected)
-            arguments, new_size = next(smaller, (None, 0))
+            smaller_inputs = (
+                pair for pair in shrunk(self.base.arguments, size) if self._lines_of_call(pair[0]) == expected
+            )
+            arguments, new_size = next(smaller_inputs, (None, 0))
             if arguments is None:
                 continue
             start = time.thread_time()

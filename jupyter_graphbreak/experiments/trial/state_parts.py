@@ -117,9 +117,9 @@ _IGNORED_HANDLER_ATTRIBUTES = frozenset({
 _IGNORED_FILE_HANDLER_ATTRIBUTES = _IGNORED_HANDLER_ATTRIBUTES | {"stream"}
 
 
-def restore_attributes(before: Attributes) -> None:
+def restore_attributes(attributes_before: Attributes) -> None:
     """Restore the attributes that :func:`attributes_of` returned."""
-    for item, state in before.items():
+    for item, state in attributes_before.items():
         saved_attributes = state.as_dict()
         ignored_names = _ignored_attributes(item)
         for name in [name for name in vars(item) if name not in saved_attributes and name not in ignored_names]:
@@ -256,8 +256,8 @@ class _LoggerSettings:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _restore_pytorch_loggers(before: _LoggerSettings) -> None:
-    for log, (level, disabled, propagate, *handlers) in before.by_logger().items():
+def _restore_pytorch_loggers(settings_before: _LoggerSettings) -> None:
+    for log, (level, disabled, propagate, *handlers) in settings_before.by_logger().items():
         if log.level != level:
             log.setLevel(level)
         log.disabled, log.propagate, log.handlers[:] = disabled, propagate, handlers
@@ -280,18 +280,22 @@ class _NamedLoggers(dict[str, Any]):
         }
 
 
-def _restore_named_loggers(before: _NamedLoggers) -> None:
+def _restore_named_loggers(loggers_before: _NamedLoggers) -> None:
     """Remove the loggers that user code has created; those of modules, which refer to them, are kept."""
     by_name = logging.root.manager.loggerDict
     parents_of_removed: dict[Any, Any] = {}
     for name, log in by_name.copy().items():
-        if before.get(name) is log or name in sys.modules or (name not in before and _is_library_logger(name)):
+        if (
+            loggers_before.get(name) is log
+            or name in sys.modules
+            or (name not in loggers_before and _is_library_logger(name))
+        ):
             continue
         if isinstance(log, logging.Logger):
             parents_of_removed[log] = log.parent
             by_name.pop(name)
-            if name in before:
-                by_name[name] = before[name]
+            if name in loggers_before:
+                by_name[name] = loggers_before[name]
     for name, log in by_name.copy().items():
         if isinstance(log, logging.Logger):
             while log.parent in parents_of_removed:
@@ -299,8 +303,8 @@ def _restore_named_loggers(before: _NamedLoggers) -> None:
             continue
         for child in [child for child in log.loggerMap if child in parents_of_removed]:
             del log.loggerMap[child]
-        log.loggerMap.update(before.children.get(name, {}))
-        if name not in before and not log.loggerMap:
+        log.loggerMap.update(loggers_before.children.get(name, {}))
+        if name not in loggers_before and not log.loggerMap:
             by_name.pop(name)
 
 
@@ -341,11 +345,11 @@ def _is_library_logger(name: str) -> bool:
     return module is not None and is_library(getattr(module, "__file__", None) or "")
 
 
-def _restore_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
+def _restore_loggers(states_before: dict[Any, tuple[Any, ...]]) -> None:
     for log, state in _logger_states().items():
-        if log not in before and _is_library_logger(log.name):  # set up when a trial imported the library
+        if log not in states_before and _is_library_logger(log.name):  # set up when a trial imported the library
             continue
-        saved_state = before.get(log, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
+        saved_state = states_before.get(log, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
         if state != saved_state:
             level, log.disabled, log.propagate, handlers, filters, handler_states = saved_state
             log.setLevel(level)

@@ -50,8 +50,10 @@ def limit_time(end: float) -> Iterator[None]:
     TimeUpError
         Before a call, or a step of a compilation, that would start later.
     """
-    outer = _TIME_LIMIT.get()
-    token = _TIME_LIMIT.set(_TimeLimit(end) if outer is None else _TimeLimit(min(end, outer.end), outer.run_costs))
+    outer_limit = _TIME_LIMIT.get()
+    token = _TIME_LIMIT.set(
+        _TimeLimit(end) if outer_limit is None else _TimeLimit(min(end, outer_limit.end), outer_limit.run_costs)
+    )
     try:
         yield
     finally:

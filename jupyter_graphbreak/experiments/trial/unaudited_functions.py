@@ -106,7 +106,7 @@ _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "safetensors.torch": {"serialize_file": ("file", "writes a file")},
     "safetensors.numpy": {"serialize_file": ("file", "writes a file")},
     # Python's own functions call the audit hook only after they have made a descriptor.
-    "socket": dict.fromkeys(("socketpair", "fromfd"), ("network", "makes a socket")),
+    "socket": dict.fromkeys(("socketpair", "fromfd"), ("network", "creates a socket")),
     # If an effect stopped a thread from starting, Python would keep the thread in its list of threads.
     "threading": {"Thread.start": ("process", STARTS_THREAD), "Condition.wait": ("process", WAITS_FOR_THREAD)},
     # Starting a process first makes pipes, which would stay open.
@@ -128,9 +128,9 @@ _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "abc": {"ABCMeta.register": ("state", "registers a class with an abstract class")},
     "asyncio": {
         **dict.fromkeys(("set_event_loop", "set_event_loop_policy"), ("state", "sets the event loop")),
-        "new_event_loop": ("network", "makes an event loop"),
+        "new_event_loop": ("network", "creates an event loop"),
     },
-    "asyncio.events": {"new_event_loop": ("network", "makes an event loop")},
+    "asyncio.events": {"new_event_loop": ("network", "creates an event loop")},
     "codecs": dict.fromkeys(("register", "unregister", "register_error"), ("state", "registers a codec")),
     "copyreg": dict.fromkeys(("pickle", "add_extension", "remove_extension"), ("state", "registers with pickle")),
     "csv": dict.fromkeys(("register_dialect", "unregister_dialect"), ("state", "registers a CSV dialect")),

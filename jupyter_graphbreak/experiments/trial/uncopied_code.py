@@ -367,9 +367,11 @@ class UncopiedCode:
         return len(self._places) > count_before
 
     def _swap_if_copied(self, place: NamedPlace, value: Any) -> None:
-        failed: list[UncopiedObject] = []
-        result = clone(value, self._copier.memo, failed, self._copier.copy_function, self._copier.memory_provider)
-        if result is not value and not failed:
+        failed_objects: list[UncopiedObject] = []
+        result = clone(
+            value, self._copier.memo, failed_objects, self._copier.copy_function, self._copier.memory_provider
+        )
+        if result is not value and not failed_objects:
             self._places.append(SwappedPlace(place, result))
 
 

@@ -134,8 +134,8 @@ def largest_number(values: Iterable[Any]) -> float:
         if is_instance(value, torch.Tensor):
             is_dense = value.layout == torch.strided and not value.is_nested
             if is_dense and value.is_floating_point() and value.numel():
-                finite = value.detach().nan_to_num(0, posinf=0, neginf=0)
-                largest = max(largest, float(finite.abs().max()))
+                finite_numbers = value.detach().nan_to_num(0, posinf=0, neginf=0)
+                largest = max(largest, float(finite_numbers.abs().max()))
         elif is_instance(value, float) and math.isfinite(value):
             largest = max(largest, abs(value))
     return largest
@@ -232,13 +232,13 @@ class _Comparison:
     ) -> tuple[_Place, str] | None:
         by_key = dict(actual)
         missing_keys = [key for key, _ in expected if key not in by_key]
-        extra = by_key.keys() - {key for key, _ in expected}
-        if extra == {_CAPTURABLE} and _is_param_group(place):
+        extra_keys = by_key.keys() - {key for key, _ in expected}
+        if extra_keys == {_CAPTURABLE} and _is_param_group(place):
             actual = [(key, value) for key, value in actual if key != _CAPTURABLE]
             return self._find_in_mapping(expected, actual, place, depth)
         if len(actual) != len(expected):
-            names = sorted(show(key) for key in extra if is_instance(key, str))
-            is_extended = len(names) == 1 == len(extra) and not missing_keys
+            names = sorted(show(key) for key in extra_keys if is_instance(key, str))
+            is_extended = len(names) == 1 == len(extra_keys) and not missing_keys
             return place, f"an extra key {names[0]}" if is_extended else _describe_lengths(expected, actual)
         if not missing_keys and list(by_key) != [key for key, _ in expected]:
             return place, "a different order of the keys"
@@ -355,8 +355,8 @@ def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor, largest_of_a
     noise = _NOISE_TOLERANCES.get(expected.dtype)
     if noise is None or expected.layout != torch.strided or expected.device != actual.device:
         return False
-    finite = expected[expected.isfinite()].abs()
-    largest = float(finite.max()) if finite.numel() else 0.0
+    finite_numbers = expected[expected.isfinite()].abs()
+    largest = float(finite_numbers.max()) if finite_numbers.numel() else 0.0
     relative, relative_to_largest = noise
     absolute = max(1e-5, relative_to_largest * largest, _CANCELED_TOLERANCE * largest_of_all)
     return torch.allclose(actual, expected, rtol=relative, atol=absolute, equal_nan=True)

@@ -96,9 +96,9 @@ def merged_range(one: ValueRange, other: ValueRange) -> ValueRange:
 
 
 def _bounds_and_mean(numbers: torch.Tensor) -> tuple[float | None, float | None, float | None]:
-    exact = torch.float32 if numbers.device.type == "mps" else torch.float64
+    exact_dtype = torch.float32 if numbers.device.type == "mps" else torch.float64
     try:
-        mean = float(numbers.mean(dtype=exact))
+        mean = float(numbers.mean(dtype=exact_dtype))
         low, high = torch.aminmax(numbers.to(torch.uint8) if numbers.dtype == torch.bool else numbers)
     except (RuntimeError, NotImplementedError):  # unsigned integers of several bytes
         return None, None, None

@@ -92,7 +92,7 @@ class ValueRecorder:
         """
         inputs = list(_tensors(arguments))
         input_flags = self._flags(inputs)
-        before = NonfiniteFlags(
+        flags_before = NonfiniteFlags(
             input_flags.has_nan or written_flags.has_nan, input_flags.has_inf or written_flags.has_inf
         )
         for tensor in inputs:
@@ -109,7 +109,7 @@ class ValueRecorder:
             self._keep_flags(tensor, NonfiniteFlags(value_range.nan > 0, value_range.inf > 0))
             if number == 0:
                 self._add_forward(key, value_range, execution)
-            self._find_origins(key, "forward", value_range, before, execution)
+            self._find_origins(key, "forward", value_range, flags_before, execution)
             if tensor.requires_grad and not tensor.is_leaf:
                 self._watch_backward(key, tensor, execution, is_first=number == 0)
         return result
@@ -140,14 +140,14 @@ class ValueRecorder:
         key: Hashable,
         direction: Literal["forward", "backward"],
         value_range: ValueRange,
-        before: NonfiniteFlags,
+        flags_before: NonfiniteFlags,
         execution: int,
     ) -> None:
         # NaN counts even if the operands are infinite, as in Inf / Inf; Inf counts only if they are finite.
-        if value_range.nan and not before.has_nan:
+        if value_range.nan and not flags_before.has_nan:
             origin = NonfiniteOrigin(key, direction, "nan", value_range, execution)
             self.origins.setdefault((key, direction, "nan"), origin)
-        if value_range.inf and not (before.has_inf or before.has_nan):
+        if value_range.inf and not (flags_before.has_inf or flags_before.has_nan):
             origin = NonfiniteOrigin(key, direction, "inf", value_range, execution)
             self.origins.setdefault((key, direction, "inf"), origin)
 
@@ -160,10 +160,10 @@ class ValueRecorder:
             input_gradients: tuple[torch.Tensor | None, ...], output_gradients: tuple[torch.Tensor | None, ...]
         ) -> None:
             require_time()
-            before = self._flags(gradient for gradient in output_gradients if gradient is not None)
+            flags_before = self._flags(gradient for gradient in output_gradients if gradient is not None)
             for gradient in input_gradients:
                 if gradient is not None:
-                    self._find_origins(key, "backward", range_of(gradient), before, execution)
+                    self._find_origins(key, "backward", range_of(gradient), flags_before, execution)
 
         for function in self._new_functions(tensor.grad_fn):
             function.register_hook(record_gradients)

@@ -135,8 +135,8 @@ def _explain(program: Program) -> ToolResult:
         explained = torch._dynamo.explain(function)(*arguments)  # noqa: SLF001 - documented under this name
         result.count = (result.count or 0) + explained.graph_break_count
         for reason in explained.break_reasons:
-            own = [frame.lineno for frame in reason.user_stack if Path(frame.filename).stem == program.name]
-            result.lines += [line for line in own[-1:] if line]
+            line_numbers = [frame.lineno for frame in reason.user_stack if Path(frame.filename).stem == program.name]
+            result.lines += [line for line in line_numbers[-1:] if line]
 
     program.run(use)
     return result
@@ -212,8 +212,8 @@ def _table(results: dict[str, dict[str, ToolResult]]) -> str:
         nested = len(items.get("nested", ToolResult()).lines)
         none = f"{sum(count <= 0 for count in stated)} of {len(programs)}" if stated else "states no number"
         rows.append(f"| {tool} | {len(named)} of {len(places)} | {nested} | {none} |")
-    head = "| tool | lines with a break that it names | names a print three calls deep | counts no break |"
-    return "\n".join([head, "| --- | --- | --- | --- |", *rows])
+    heading = "| tool | lines with a break that it names | names a print three calls deep | counts no break |"
+    return "\n".join([heading, "| --- | --- | --- | --- |", *rows])
 
 
 def main() -> None:

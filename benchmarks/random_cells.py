@@ -44,8 +44,8 @@ def main() -> None:
         differing_lines = differences(plain, explained)
         if differing_lines:  # check whether it differs from itself
             again = run_in_fork(functools.partial(run_program, shell, cells, arguments.options, plain=True))
-            own = set(differences(plain, again))
-            differing_lines = [line for line in differing_lines if line not in own]
+            varying_lines = set(differences(plain, again))
+            differing_lines = [line for line in differing_lines if line not in varying_lines]
             if not any(":" in line or line.startswith("  ") for line in differing_lines):
                 differing_lines = []
         if differing_lines:

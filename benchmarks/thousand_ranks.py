@@ -54,11 +54,11 @@ def make_folder(log: Path, folder: Path, ranks: int, size: int) -> None:
     pids = re.compile(rb"^(V\d{4} [\d:.]+) \d+ ", re.MULTILINE)
     for rank in range(ranks):
         delay_s = 30 if rank == _OWN_RANK else 0.001 * rank
-        own = pids.sub(rb"\1 %d " % (1000 + rank), text)
-        own = _TIME.sub(lambda match, s=delay_s: b'"start_time": %f' % (float(match[1]) + s), own)  # type: ignore[misc]
+        rank_log = pids.sub(rb"\1 %d " % (1000 + rank), text)
+        rank_log = _TIME.sub(lambda match, s=delay_s: b'"start_time": %f' % (float(match[1]) + s), rank_log)  # type: ignore[misc]
         if rank == _OWN_RANK:
-            own += _BREAK.format(pid=1000 + rank, rank=rank).encode()
-        (folder / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(own)
+            rank_log += _BREAK.format(pid=1000 + rank, rank=rank).encode()
+        (folder / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(rank_log)
 
 
 class Run(NamedTuple):

@@ -188,7 +188,7 @@ def _class_of(model_type: str) -> Any:
     raise LookupError(f"no model of {model_type}")
 
 
-def _small(config_class: Any, own: dict[str, Any], values: Values, *, top: bool = False) -> Any:
+def _small(config_class: Any, specified: dict[str, Any], values: Values, *, top: bool = False) -> Any:
     default = config_class()
     chosen: dict[str, Any] = {}
     parts = dict(getattr(config_class, "sub_configs", {}))
@@ -202,11 +202,11 @@ def _small(config_class: Any, own: dict[str, Any], values: Values, *, top: bool 
         # If any kind is allowed for a part, it gets the kind of the default configuration.
         of_any_kind = part.__name__.startswith("Auto")
         kind = type(getattr(default, name, None)) if of_any_kind else part
-        if of_any_kind and name in own:
-            chosen[name] = own[name]
+        if of_any_kind and name in specified:
+            chosen[name] = specified[name]
         elif hasattr(kind, "to_dict"):
-            chosen[name] = _small(kind, own.get(name, {}), values).to_dict()
-    chosen.update({name: value for name, value in own.items() if name not in parts})
+            chosen[name] = _small(kind, specified.get(name, {}), values).to_dict()
+    chosen.update({name: value for name, value in specified.items() if name not in parts})
     if "layer_types" in vars(default) and isinstance(default.layer_types, list):
         kinds = list(dict.fromkeys(default.layer_types))
         chosen["layer_types"] = [*kinds, *kinds][:2]

@@ -113,15 +113,15 @@ def _head_of(node: ast.AST) -> ExpressionRange | None:
     its line.
     """
     if isinstance(node, ast.If | ast.While | ast.Assert):
-        head = node.test
+        expression = node.test
     elif isinstance(node, ast.For):
-        head = node.iter
+        expression = node.iter
     else:
         return None
-    if head.end_lineno is None or head.end_col_offset is None:
+    if expression.end_lineno is None or expression.end_col_offset is None:
         return None
-    first = head if head.lineno == node.lineno else node
-    return ExpressionRange(first.lineno, first.col_offset, head.end_lineno, head.end_col_offset)
+    first = expression if expression.lineno == node.lineno else node
+    return ExpressionRange(first.lineno, first.col_offset, expression.end_lineno, expression.end_col_offset)
 
 
 def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:

@@ -178,10 +178,8 @@ def _save_passed_check() -> None:
 
 
 def _finding_of_passed_check(device: torch.device, success: _PassedCheck) -> Requirement:
-    since = f"returned the right result on {success.date}, and nothing has changed since"
-    return Requirement(
-        str(device), f"a compiled function {since} (to compile it again, delete {_passed_check_file()})."
-    )
+    finding = f"a compiled function returned the right result on {success.date}, and nothing has changed since"
+    return Requirement(str(device), f"{finding} (to compile one again, delete {_passed_check_file()}).")
 
 
 def _check_pytorch() -> Requirement:

@@ -83,12 +83,12 @@ def _render_remedies(report: Report) -> list[str]:
     parts = []
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     for remedy in working[:_MAX_REMEDIES]:
-        head = f"{target_text(report, remedy)}: {remedy.title}: {outcome(remedy)}"
+        headline = f"{target_text(report, remedy)}: {remedy.title}: {outcome(remedy)}"
         differences = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MAX_DIFFERENCES])
         lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]
         text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MAX_TEXT_LENGTH]
         block = _fence(text, "diff" if lines else "python")
-        parts.append(f"<details><summary>{_escape(head)}</summary>\n{differences}\n\n{block}\n\n</details>")
+        parts.append(f"<details><summary>{_escape(headline)}</summary>\n{differences}\n\n{block}\n\n</details>")
     return parts
 
 

@@ -206,11 +206,11 @@ class Net(torch.nn.Module):
         return x * 2
 step = Net()""")
     before = set(notebook.ip.user_ns)
-    fails = """try:
+    failing_call = """try:
     torch.compile(step, backend='eager', fullgraph=True)(torch.ones(3))
 except Exception:
     pass"""
-    call = "result = step(torch.ones(3))" if way == "--frontends" else fails
+    call = "result = step(torch.ones(3))" if way == "--frontends" else failing_call
     notebook.run(f"%%compile_explain {way} -o found\n{call}")
     new = set(notebook.ip.user_ns) - before - {"result", "found", "_"}
     kept_by_dynamo = {name for name in new if name.startswith("__builtins_dict__")}  # for what the user compiled

@@ -465,14 +465,14 @@ class HiddenEffects:
         for function in functions:
             if function.name in names_being_read:
                 continue
-            own_names = names_bound(function) - parameters_of(function)
-            own_names |= {function.args.args[0].arg} if creates and function.args.args else set()
+            local_names = names_bound(function) - parameters_of(function)
+            local_names |= {function.args.args[0].arg} if creates and function.args.args else set()
             within = names_being_read | {function.name}
             for part in (part for statement in function.body for part in ast.walk(statement)):
                 if isinstance(part, ast.Global | ast.Nonlocal) or self._may_occur(part, within):
                     return True
                 changes = isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load)
                 target = part.target if isinstance(part, ast.AugAssign) else part if changes else None
-                if target is not None and not names_read(target) <= own_names:
+                if target is not None and not names_read(target) <= local_names:
                     return True
         return False

@@ -375,18 +375,18 @@ def _names_in(scope: ast.AST) -> set[str]:
 def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
     """Return the insertion of lines before a statement, which may follow a colon or a semicolon on its line."""
     source = text.split("\n")[statement.lineno - 1]
-    head = source.encode()[: statement.col_offset].decode()
+    text_before = source.encode()[: statement.col_offset].decode()
     code = "\n".join(lines).split("\n")
-    if not head.strip():
-        return _Splice((statement.lineno, 0), (statement.lineno, 0), "".join(f"{head}{line}\n" for line in code))
-    indent = head[: len(head) - len(head.lstrip())]
-    if head.rstrip().endswith(":"):
-        code_before, indent = head.rstrip(), f"{indent}    "
-        following_text = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
-        if statement.end_lineno != statement.lineno or following_text.strip().startswith(";"):
+    if not text_before.strip():
+        return _Splice((statement.lineno, 0), (statement.lineno, 0), "".join(f"{text_before}{line}\n" for line in code))
+    indent = text_before[: len(text_before) - len(text_before.lstrip())]
+    if text_before.rstrip().endswith(":"):
+        code_before, indent = text_before.rstrip(), f"{indent}    "
+        following = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
+        if statement.end_lineno != statement.lineno or following.strip().startswith(";"):
             return None
-    elif head.rstrip().endswith(";"):
-        code_before = head.rstrip().rstrip(";").rstrip()
+    elif text_before.rstrip().endswith(";"):
+        code_before = text_before.rstrip().rstrip(";").rstrip()
         if ":" in code_before:  # the body of a statement on the same line
             return None
     else:

@@ -55,7 +55,7 @@ def _without_comments(text: str) -> Markup:
 
 
 @lru_cache(maxsize=512)  # many breaks have the same reason and advice
-def _ticks(text: str) -> Markup:
+def _code_spans(text: str) -> Markup:
     """Return markup in which text between backticks is code."""
     parts = [escaped(part) for part in text.split("`")]
     if len(parts) % 2 == 0:
@@ -105,7 +105,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for convert in (_ticks, _short, _first_line, _count_of):
+    for convert in (_code_spans, _short, _first_line, _count_of):
         environment.filters[convert.__name__.removeprefix("_")] = convert
     environment.filters["arrows"] = with_arrows
     environment.filters["is_known_page"] = is_known_page

@@ -54,7 +54,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
 def _first_sentence(report: Report, non_finite: NonFinite) -> str:
     """Return where NaN or Inf begins.
 
-    "NaN first appears at line 12 in f (log), graph A: 3 of 12 elements, float32; eager has it there as well".
+    "NaN first appears at line 12 in f (log), graph A: 3 of 12 elements, float32; eager also has NaN there".
     """
     kind = _KIND_NAMES[non_finite.kind]
     begins = (
@@ -67,15 +67,15 @@ def _first_sentence(report: Report, non_finite: NonFinite) -> str:
     if non_finite.execution > 1:
         parts.append(f"in execution {non_finite.execution} of the line")
     if non_finite.direction == "backward":
-        parts.append(f"the gradient that reaches it has no {kind}")
+        parts.append(f"the gradient that reaches the operation has no {kind}")
     if non_finite.kind == "inf" and non_finite.dtype in _LARGEST_OF_DTYPE:
         parts.append(f"the largest {non_finite.dtype} is {_LARGEST_OF_DTYPE[non_finite.dtype]}")
     if non_finite.graph is not None and non_finite.eager is not None:
         parts.append(
             {
-                "same": "eager has it there as well",
-                "elsewhere": "eager has it on a different line",
-                "none": "eager has none",
+                "same": f"eager also has {kind} there",
+                "elsewhere": f"eager has {kind} on a different line",
+                "none": f"eager has no {kind}",
             }[non_finite.eager]
         )
     if non_finite.further:

@@ -87,10 +87,13 @@ export function interaction({
           return false;
         }
         const { kind = '', id = '' } = part.dataset;
-        const own = mark.line.breaks.find(({ break: { id: breakId } }) => breakId === id); // prettier-ignore
+        const clickedBreak = mark.line.breaks.find(({ break: { id: breakId } }) => breakId === id); // prettier-ignore
         event.preventDefault();
         view.focus();
-        const anchor = Math.min(mark.from + (own?.start ?? 0), mark.to);
+        const anchor = Math.min(
+          mark.from + (clickedBreak?.start ?? 0),
+          mark.to
+        );
         view.dispatch({ selection: { anchor } });
         select({ ...mark.origin.run, kind, id });
         return true;
@@ -221,12 +224,12 @@ export function hintsAt(
     return { hints: [], total: 0 };
   }
   const { breaks, leadsTo, notes } = mark.line;
-  const own = breaks.map(it => breakHint(mark, it, trans));
-  const around = own
+  const breakHints = breaks.map(it => breakHint(mark, it, trans));
+  const around = breakHints
     .filter(({ from, to }) => from <= position && position <= to)
     .sort((one, other) => one.to - one.from - (other.to - other.from));
   const isNote = around.length === 0 && position === mark.to;
-  const hints = isNote ? [...own, ...noteHints(mark, trans)] : around;
+  const hints = isNote ? [...breakHints, ...noteHints(mark, trans)] : around;
   const hidden = [breaks, ...(isNote ? [leadsTo, notes] : [])].map(
     parts => totalOf(parts) - parts.length
   );

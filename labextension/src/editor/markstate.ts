@@ -114,9 +114,11 @@ export function withSelection(
     isOther && reported.length > 1
       ? placeMarks(reported, selection, doc)
       : state.marks;
-  const isHere = (other: ISelection | null): boolean =>
+  const isOnAnyMark = (other: ISelection | null): boolean =>
     other !== null && marks.some(mark => isOnMark(other, mark));
-  return marks !== state.marks || isHere(state.selection) || isHere(selection)
+  return marks !== state.marks ||
+    isOnAnyMark(state.selection) ||
+    isOnAnyMark(selection)
     ? withMarks({ ...state, selection }, marks)
     : null;
 }

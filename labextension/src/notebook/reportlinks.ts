@@ -122,8 +122,10 @@ export class ReportLinks {
     const view = outer?.getBoundingClientRect();
     const box = line?.getBoundingClientRect();
     if (!view || !box || box.top < view.top || box.bottom > view.bottom) {
-      const own = Array.from(this._live()).find(handle => handle.root === root);
-      own?.quote();
+      const hiddenHandle = Array.from(this._live()).find(
+        handle => handle.root === root
+      );
+      hiddenHandle?.quote();
     }
   }
 
@@ -131,11 +133,11 @@ export class ReportLinks {
     const { runs } = this._reports;
     for (const handle of this._live()) {
       const run = this._reports.runAround(handle.root, runs);
-      const isHere =
+      const isInReport =
         run !== undefined &&
         run.cellId === selection?.cellId &&
         run.output === selection.output;
-      const reference = isHere ? referenceTo(run.report!, selection!) : '';
+      const reference = isInReport ? referenceTo(run.report!, selection!) : '';
       handle.highlight(reference, !this._isPointer);
     }
   }

@@ -273,12 +273,12 @@ function addGraphs({ graphs }: ISourceParts, drafts: LineDrafts): void {
 }
 
 function addBreaks({ breaks, calls }: ISourceParts, drafts: LineDrafts): void {
-  const ownLines = new Map<number, Set<number>>();
+  const linesByBreak = new Map<number, Set<number>>();
   for (const numbered of breaks) {
     const location = numbered.break.location!;
-    const own = new Set(drafts.span(location));
-    ownLines.set(numbered.number, own);
-    for (const line of own) {
+    const breakLines = new Set(drafts.span(location));
+    linesByBreak.set(numbered.number, breakLines);
+    for (const line of breakLines) {
       const text = drafts.texts.get(line) ?? '';
       pushUpTo(drafts.at(line).breaks, MAX_ON_LINE, () => {
         const [start, end] = columnsOn(line, text, location);
@@ -287,9 +287,9 @@ function addBreaks({ breaks, calls }: ISourceParts, drafts: LineDrafts): void {
     }
   }
   for (const { lines, ...numbered } of calls) {
-    const own = ownLines.get(numbered.number);
+    const breakLines = linesByBreak.get(numbered.number);
     for (const line of lines) {
-      if (!own?.has(line)) {
+      if (!breakLines?.has(line)) {
         pushUpTo(drafts.at(line).leadsTo, MAX_ON_LINE, () => numbered);
       }
     }

@@ -34,7 +34,7 @@ export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   const after = lines[index + CONTEXT_LINES + 1];
   const box = makeElement('div', 'gb-excerpt gb-code');
   const text = makeElement('pre');
-  let own = line;
+  let shownLine = line;
   // The notes of a line are rows below it.
   for (const row of rows.slice(
     first && rows.indexOf(first),
@@ -45,7 +45,7 @@ export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
     copy.removeAttribute('id');
     copy.classList.remove('gb-with', 'gb-selected');
     if (row === line) {
-      own = copy;
+      shownLine = copy;
       copy.classList.add('gb-selected');
     }
     text.append(copy);
@@ -57,7 +57,7 @@ export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   } else {
     card.append(box);
   }
-  return own;
+  return shownLine;
 }
 
 /** Remove the lines from a card. */

@@ -109,12 +109,12 @@ export class List {
     if (item.text !== null) {
       return item.text;
     }
-    const own =
+    const itemText =
       item.element === null
         ? plainText(item.html.replace(QUOTES, ' '))
         : textOf(item.element);
     const further = this._options.further?.(index);
-    const text = (own + (further ?? '')).toLowerCase();
+    const text = (itemText + (further ?? '')).toLowerCase();
     item.text = further === null ? null : text;
     return text;
   }

@@ -31,12 +31,15 @@ export function cardAsMarkdown(card: HTMLElement, root: HTMLElement): string {
 function sourceAround(card: HTMLElement, root: HTMLElement): string[] {
   const item = card.closest<HTMLElement>('.gb-item')!;
   const prefix = root.dataset.prefix ?? '';
-  const own = root.querySelector(`[id="${prefix}${ownLineOf(item) ?? ''}"]`);
-  const lines = Array.from(
-    own?.closest('.gb-code')?.querySelectorAll<HTMLElement>('.gb-line[id]') ??
-      []
+  const breakLine = root.querySelector(
+    `[id="${prefix}${ownLineOf(item) ?? ''}"]`
   );
-  const index = lines.findIndex(line => line === own);
+  const lines = Array.from(
+    breakLine
+      ?.closest('.gb-code')
+      ?.querySelectorAll<HTMLElement>('.gb-line[id]') ?? []
+  );
+  const index = lines.findIndex(line => line === breakLine);
   if (index < 0) {
     return [];
   }
@@ -45,7 +48,7 @@ function sourceAround(card: HTMLElement, root: HTMLElement): string[] {
     .map(line => {
       const number = (line.querySelector('i')?.textContent ?? '').trim();
       const code = codeOf(line);
-      return `${line === own ? '>' : ' '} ${number.padStart(4)}  ${code}`;
+      return `${line === breakLine ? '>' : ' '} ${number.padStart(4)}  ${code}`;
     });
   return [fenced(text.join('\n'), '')];
 }

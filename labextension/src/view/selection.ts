@@ -123,8 +123,8 @@ export class Selection {
   /** Show the line of the selected card in the card, even if an editor shows it. */
   quote(): void {
     const card = this.element;
-    const own = card?.matches('.gb-item') ? ownLineOf(card) : undefined;
-    const line = own === undefined ? null : this._find(own);
+    const lineId = card?.matches('.gb-item') ? ownLineOf(card) : undefined;
+    const line = lineId === undefined ? null : this._find(lineId);
     if (card !== null && line !== null) {
       scrollPageTo([rowOf(card), excerpt(line, card)]);
     }
@@ -222,9 +222,9 @@ export class Selection {
       }
       return item ?? null;
     }
-    const own = ownLineOf(target);
+    const lineId = ownLineOf(target);
     const line =
-      (own ? this._find(own) : null) ??
+      (lineId ? this._find(lineId) : null) ??
       around.find(element => element.matches('.gb-line[id]'));
     if (line === undefined || !isInReport(line, this._root)) {
       return null;

@@ -358,11 +358,11 @@ class View {
     if (element.matches('.gb-broken, .gb-note')) {
       return around.find(reference => reference.startsWith('b')) ?? '';
     }
-    const own = this._selection.referenceOf(element);
+    const reference = this._selection.referenceOf(element);
     if (element.matches('.gb-line')) {
-      return around.length > 0 ? own : '';
+      return around.length > 0 ? reference : '';
     }
-    return own || (around[0] ?? '');
+    return reference || (around[0] ?? '');
   }
 
   private _onKey(event: KeyboardEvent): void {

@@ -194,19 +194,19 @@ def test_warnings_pass_the_process_filters(action: Any, shown: int | None) -> No
         assert warnings.filters == before
 
 
-def says(x: torch.Tensor) -> torch.Tensor:
+def prints_then_logs(x: torch.Tensor) -> torch.Tensor:
     print("printed")  # noqa: T201
     LOG.warning("logged")
     return x
 
 
-def says_otherwise(x: torch.Tensor) -> torch.Tensor:
+def logs_then_prints(x: torch.Tensor) -> torch.Tensor:
     LOG.warning("logged")
     print("printed")  # noqa: T201
     return x
 
 
 def test_order_of_prints_and_logs_is_compared() -> None:
-    (difference,) = differences(result_of(says), result_of(says_otherwise))
+    (difference,) = differences(result_of(prints_then_logs), result_of(logs_then_prints))
     assert difference.text == "prints, warns and logs in a different order"
     assert difference.is_acceptable

@@ -51,7 +51,7 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
         ([], 0, 1, 0, 0),
         (["14 species.nonzero()", "16 self.product"], 2, 1, 0, 0),
         ([], 0, 1, 0, 0),
-        (["inspect.py getattr(obj, '__globals__', None)"], 1, 0, 1, 0),
+        (["inspect.py getattr(obj, '__globals__', None)"], 1, 0, 0, 0),
         ([], 0, 1, 0, 0),
         ([], 0, 5, 0, 4),
         ([], 0, 1, 0, 0),
@@ -166,7 +166,7 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     ],
     "training": [
         (["10 loss.isnan()"], 1, 2, 0, 0),
-        (["distributed.py self.logger.set_runtime_stats_and_log()", "contextlib.py func(*args, **kwds)"], 3, 1, 1, 0),
+        (["distributed.py self.logger.set_runtime_stats_and_log()", "contextlib.py func(*args, **kwds)"], 3, 1, 0, 0),
         ([], 0, 1, 0, 0),
     ],
     "compile_time": [([], 0, 1, 0, 0)],

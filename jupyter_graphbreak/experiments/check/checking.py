@@ -239,6 +239,7 @@ class _CompiledCall:
 def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
+    subject.memory.release()  # gradients of earlier subjects
     with running_eagerly():
         return _observe(subject.call, subject, calls=calls)
 
@@ -248,12 +249,16 @@ def _observe_in_double(entry: Entry, calls: int, *, noise_size: int) -> _Observa
     try:
         subject = Subject(entry.call, entry.arguments)
         subject.restore()
+        subject.memory.release()  # gradients of earlier subjects
         subject.modes = replace(subject.modes, dtype=torch.float64)
-        convert_state_to_double(subject, noise_size=noise_size)
-        arguments = subject.arguments or entry.arguments
-        args, kwargs = to_double((arguments.args, arguments.kwargs), subject.state_memo(), noise_size=noise_size)
-        with running_eagerly():
-            observation = _observe(subject.call, subject, Arguments(*args, **kwargs), calls=calls)
+        try:
+            convert_state_to_double(subject, noise_size=noise_size)
+            arguments = subject.arguments or entry.arguments
+            args, kwargs = to_double((arguments.args, arguments.kwargs), subject.state_memo(), noise_size=noise_size)
+            with running_eagerly():
+                observation = _observe(subject.call, subject, Arguments(*args, **kwargs), calls=calls)
+        finally:
+            subject.restore()  # frees the tensors in double precision, although reference cycles may keep the subject
     except Exception:  # noqa: BLE001 - copying may call the user's code
         return None
     return observation if observation.raised is None else None

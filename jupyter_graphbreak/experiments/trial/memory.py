@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Smaller storages are not shared.
 _MIN_SHARED_BYTES = 1 << 18
+#: When the copies exceed this size, garbage is collected once: reference cycles may hold copies of an earlier entry.
+_COLLECTED_BYTES = 1 << 26
 #: The fraction of the available memory that trials may use.
 _TRIAL_SHARE = 0.5
 #: Trials of a call use at most this many times the memory of the call.
@@ -73,6 +75,7 @@ class Memory:
 
     def __init__(self, storage_copies: Iterable[StorageCopy] = ()) -> None:
         self.digests: dict[Any, torch.Tensor] = {}
+        self._copied_bytes = 0
         self._blocks: list[_CopiedStorage] = []
         self._storages_by_key: dict[Any, _CopiedStorage] = {}
         self._copies_by_key = {memory_key(storage_copy.storage): storage_copy for storage_copy in storage_copies}
@@ -98,6 +101,11 @@ class Memory:
             before = original.untyped_storage()
             if before.data_ptr() != storage.data_ptr() and have_equal_bytes(before, storage):
                 return _CopiedStorage(before, storage)
+        copied_before = self._copied_bytes
+        self._copied_bytes += storage.nbytes()
+        if copied_before <= _COLLECTED_BYTES < self._copied_bytes:
+            gc.collect()
+            _release_free_memory()
         return _CopiedStorage(storage, storage.clone())
 
     def restores(self, storage: torch.UntypedStorage) -> bool:

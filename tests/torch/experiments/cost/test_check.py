@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import operator
@@ -19,6 +20,7 @@ from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.check.checking import check_entry, check_instances, group_instances
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.report.cost import Check
 
 
@@ -581,3 +583,23 @@ def test_an_operator_that_also_fails_in_eager_code_is_no_wrong_result() -> None:
     (note,) = [diagnostic.message for diagnostic in report.diagnostics]
     assert note.startswith("multiply also fails without torch.compile: RuntimeError: mat1 and mat2 shapes")
     assert "not tried" not in report.to_text()
+
+
+large = torch.nn.Linear(600, 600)
+
+
+def test_state_in_double_precision_is_freed_after_a_run() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        total: torch.Tensor = large(x).sum()
+        return total if f.__name__ else x  # its closure refers to itself
+
+    entry = Entry("f", None, f, Arguments(torch.ones(1, 600)))
+    gc.collect()
+    gc.disable()  # as long as no garbage is collected, the cycle keeps the copies
+    try:
+        with entry.set_up(), sandboxed():
+            assert checking._observe_in_double(entry, 1, varied=0) is not None
+        weights = [item for item in gc.get_objects() if isinstance(item, torch.nn.Parameter)]
+        assert not [weight for weight in weights if weight.shape == large.weight.shape and weight.dtype.itemsize > 4]
+    finally:
+        gc.enable()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,24 @@ def test_changed_memory_can_be_detached() -> None:
         assert torch.equal(one.call.weight, before + 2 * LARGE)
         one.restore()
         assert torch.equal(one.call.weight, before)
+
+
+def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = torch.nn.Linear(LARGE, LARGE, bias=False)
+    monkeypatch.setattr(memory, "_COLLECTED_BYTES", model.weight.nbytes - 1)
+    gc.disable()
+    try:
+        with shared_run_setup(CallModes.now()):
+            subject: Any = Subject(model)
+            subject.cycle = subject
+            reference = weakref.ref(subject)
+            del subject
+        assert reference() is not None
+        with shared_run_setup(CallModes.now()):
+            Subject(model)
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_runs_use_a_kept_copy_and_restore_it() -> None:

@@ -116,6 +116,8 @@ def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> N
     ("kind", "note"), [("zero gradient", "it differs with x requiring gradients"), ("random state", None)]
 )
 def test_a_gradient_of_zeros_is_noted_for_tensors_that_required_none(kind: Kind, note: str | None) -> None:
-    case: Any = SimpleNamespace(input=SimpleNamespace(what="x requiring gradients", other_kind="x requiring gradients"))
+    case: Any = SimpleNamespace(
+        input=SimpleNamespace(description="x requiring gradients", other_kind="x requiring gradients")
+    )
     findings = EdgeFindings([]).extended([(case, [Difference(kind, "differs")])])
     assert (findings.noted_difference, findings.disqualifying_difference, findings.diffs) == (note, None, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import linecache
 import logging
 import pkgutil
 import re
@@ -106,6 +107,16 @@ def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
     for text in texts.values():
         shell.run(text)
     assert cell_of("unseen") is None
+    # A short cell is not a part of the running cell, although that cell's text contains it.
+    shell.run("plain")
+    (short,) = [name for name in linecache.cache if linecache.cache[name][2:3] == (["plain\n"],)]
+    cells = CellTexts(shell.ip)
+    shell.run("%%compile_explain -q\nplain")
+    cells.note_running_cell(cell_name := list(linecache.cache)[-1])
+    assert cells.running == cell_name
+    cell = cells.find(short)
+    assert cell is not None
+    assert cell.text == "plain"
     for name, text in texts.items():
         cell = cell_of(name)
         assert cell is not None

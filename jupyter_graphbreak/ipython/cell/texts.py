@@ -85,13 +85,14 @@ class CellTexts:
             raw = self._history()
             text = raw[number] if 0 < number < len(raw) else ""
             inner_text = "".join(linecache.getlines(filename)).rstrip()
-            if self._current is not None and inner_text and inner_text in self._current[1]:
-                # A cell that a magic in this cell runs, such as %%capture; its line numbers start below that magic.
-                _, text, number = self._current
-                line_offset = text.count("\n", 0, text.rindex(inner_text))
-                return CellText(f"Cell In[{number}]", text.rstrip("\n"), line_offset, 0)
-            if text and not self._runs_as(text, inner_text):
-                return None
+            if not text or not self._runs_as(text, inner_text):
+                # A cell that a magic runs, such as %%capture; its line numbers start below that magic.
+                if self._current is not None and _has_lines(self._current[1], inner_text):
+                    _, text, number = self._current
+                    line_offset = text.count("\n", 0, text.rindex(inner_text))
+                    return CellText(f"Cell In[{number}]", text.rstrip("\n"), line_offset, 0)
+                if text and not _has_lines(text, inner_text):
+                    return None
         offset, indent = _stripped_by_ipython(text)
         return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent)
 
@@ -102,7 +103,7 @@ class CellTexts:
         the cell that followed.
         """
         with contextlib.suppress(Exception):  # a transformer of a different extension fails
-            return not code or code in text or code == self._shell.transform_cell(text).rstrip()
+            return code in {text.rstrip(), self._shell.transform_cell(text).rstrip()}
         return True
 
     def _history(self) -> list[str]:
@@ -131,6 +132,11 @@ class CellTexts:
         if raw and _MAGIC_NAME in raw[-1]:
             return str(raw[-1])
         return "".join(linecache.getlines(filename))
+
+
+def _has_lines(text: str, code: str) -> bool:
+    """Return whether whole lines of a text are some code."""
+    return bool(code) and f"\n{code}\n" in f"\n{text.rstrip()}\n"
 
 
 def _stripped_by_ipython(text: str) -> tuple[int, int]:

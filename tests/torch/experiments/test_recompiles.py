@@ -1102,6 +1102,7 @@ def hoisted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Report]:
     return path, run.try_remedies(seconds=600)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("function", "title", "seen", "unseen"),
     [
@@ -1124,6 +1125,7 @@ def test_what_only_a_varied_value_decides_is_computed_before_the_call(
     assert compiled_frames(partial(names[function], unseen)) == 0
 
 
+@pytest.mark.exhaustive
 def test_a_setting_after_which_a_later_call_breaks_is_no_remedy(hoisted: tuple[Any, Report]) -> None:
     _, report = hoisted
     setting = next(r for r in report.remedies or [] if r.title == "Allow ints of modules to change")

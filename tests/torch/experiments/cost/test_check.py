@@ -598,7 +598,7 @@ def test_state_in_double_precision_is_freed_after_a_run() -> None:
     gc.disable()  # as long as no garbage is collected, the cycle keeps the copies
     try:
         with entry.set_up(), sandboxed():
-            assert checking._observe_in_double(entry, 1, varied=0) is not None
+            assert checking._observe_in_double(entry, 1, noise_size=0) is not None
         weights = [item for item in gc.get_objects() if isinstance(item, torch.nn.Parameter)]
         assert not [weight for weight in weights if weight.shape == large.weight.shape and weight.dtype.itemsize > 4]
     finally:

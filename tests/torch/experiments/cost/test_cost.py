@@ -719,7 +719,7 @@ def large_copies() -> int:
     return len({item.data_ptr() for item in storages if item.nbytes() == size and item.device.type == "cpu"})
 
 
-@pytest.mark.parametrize("has_names", [False, True])
+@pytest.mark.parametrize("has_names", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_all_calls_of_a_training_step_share_one_copy_of_the_model_and_its_optimizer(has_names: bool) -> None:
     training_step(trained, trained_by, torch.ones(1, WIDTH))  # makes the state of the optimizer
     trained_by.zero_grad()
@@ -728,7 +728,8 @@ def test_all_calls_of_a_training_step_share_one_copy_of_the_model_and_its_optimi
     def count(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             result = graph(*args)
-            counts.append(large_copies())
+            if len(counts) < 40:  # most copies exist in the first calls, and counting takes long
+                counts.append(large_copies())
             return result
 
         return run

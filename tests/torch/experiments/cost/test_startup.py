@@ -68,6 +68,7 @@ def test_a_hit_next_to_a_bypass_with_its_reason(tmp_path: Path, monkeypatch: pyt
     torch.__version__ < "2.12" or torch.__version__ >= "2.14",
     reason="among the functions that AOTAutograd's cache accepts, autocast is missing only in torch 2.12 and 2.13",
 )
+@pytest.mark.exhaustive
 def test_autocast_inside_is_named_with_its_line_and_can_be_marked_as_cacheable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,9 +24,13 @@ from tests.torch.experiments.remedies.by_hand import (
 )
 
 STEMS = ("traps", "kinds", "loops_and_sizes")
-#: `make test` runs one in forty-eight.
+#: `make test` runs the first one of "kinds", which takes the least time.
 CASES = [
-    pytest.param(program, id=f"{stem}-{program.name}", marks=[pytest.mark.exhaustive] if number % 96 else [])
+    pytest.param(
+        program,
+        id=f"{stem}-{program.name}",
+        marks=[] if (stem, number) == ("kinds", 0) else [pytest.mark.exhaustive],
+    )
     for stem in STEMS
     for number, program in enumerate(programs(stem))
 ]

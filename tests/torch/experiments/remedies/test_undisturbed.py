@@ -100,7 +100,7 @@ def untouched(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Iterator[N
 @pytest.mark.parametrize(
     ("backend", "proposals"),
     [
-        ("eager", 1),  # for each of the seven breaks
+        pytest.param("eager", 1, marks=pytest.mark.exhaustive),  # for each of the seven breaks
         pytest.param("eager", table.MAX_PROPOSALS, marks=pytest.mark.exhaustive),
         pytest.param("inductor", table.MAX_PROPOSALS, marks=pytest.mark.exhaustive),
     ],

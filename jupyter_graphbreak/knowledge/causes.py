@@ -37,6 +37,16 @@ _TRACE_PARAMETERS = DynamoSetting("graph_break_on_nn_param_ctor", value=False)
 _TRACE_UNITTEST = DynamoSetting("enable_trace_unittest", value=True)
 _UNPACK_GENERATORS = DynamoSetting("enable_faithful_generator_behavior", value=False, is_safe=False)
 
+_FLAG_STEP = ManualStep(
+    "Decide whether this tensor is a flag that changes only once: then test a Python bool that is kept beside it. "
+    "Otherwise decide whether both sides can always be computed, so that torch.where can choose between them.",
+    obsolete_if_failed="torch.where",
+    text_after_failure=(
+        "Decide whether this tensor is a flag that changes only once: then test a Python bool that is kept beside it. "
+        "Otherwise decide whether it can be tested outside of the compiled function: torch.where was tried and did not "
+        "work."
+    ),
+)
 _BRANCH_STEP = ManualStep(
     "Decide whether both sides can always be computed, so that torch.where can choose between "
     "them; whether the condition can be evaluated outside of the compiled function; or, if this branch ends a loop, "
@@ -753,6 +763,7 @@ CAUSES = (
             ),
         ),
         manual_step=_BRANCH_STEP,
+        manual_steps_by_use=(("flag", _FLAG_STEP),),
         rewrites=("check in the graph",),
         also_reported_as=("Dynamic control flow is not supported at the moment", "generic_jump"),
         is_safe=False,

@@ -143,6 +143,8 @@ class KnownCause:
         Additional advice if this is why a function cannot resume after a break.
     manual_step : ManualStep or None
         The decision for a person if no remedy works.
+    manual_steps_by_use : tuple of tuple
+        The decisions about branches with certain purposes.
     settings : tuple of tuple of DynamoSetting
         The combinations of settings to try, the least intrusive first.
     rewrites : tuple of str
@@ -179,6 +181,7 @@ class KnownCause:
     advice_by_use: tuple[tuple[BranchUse, str], ...] = ()
     advice_if_consequence: str | None = None
     manual_step: ManualStep | None = None
+    manual_steps_by_use: tuple[tuple[BranchUse, ManualStep], ...] = ()
     settings: tuple[tuple[DynamoSetting, ...], ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     skip: SkipReason | None = None

@@ -67,7 +67,10 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
         sentence = owner.step_for_error if break_.outcome == "error" else owner.step_for_call
         return sentence.format(call=f"`{_shortened(_code_of_call(call))}` (line {call.line})")
     code = code_at(break_)
-    step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
+    cause = known_cause(break_.gb_id, break_.gb_type, code=code)
+    texts = {advice.text for advice in break_.advice}
+    use = next((use for use, advice in cause.advice_by_use if advice in texts), None)
+    step = dict(cause.manual_steps_by_use).get(use, cause.manual_step) if use is not None else cause.manual_step
     if step is None:
         return manual_step_of_hints(break_.hints) or _general_step(code)
     is_obsolete = step.obsolete_if_failed and any(step.obsolete_if_failed in title for title in failed_titles)

@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.remedies.remedy_list import _manual_steps, manual_step_of_break
+from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Remedy
-from jupyter_graphbreak.report.schema import Break, Device, Frame, Report
+from jupyter_graphbreak.report.schema import Advice, Break, Device, Frame, Report
 
 EMPTY = Report("ok", Device("cpu", "cpu"))
 
@@ -74,6 +75,12 @@ def test_the_step_proposes_no_failed_candidate_again() -> None:
     rest = manual_step_of_break(EMPTY, branch, ["Take both sides with torch.where"])
     assert rest.endswith("torch.where was tried and did not work.")
     assert manual_step_of_break(EMPTY, branch, ["Give both sides to torch.cond"]) == manual_step_of_break(EMPTY, branch)
+
+
+def test_the_step_of_a_flag_is_a_python_bool() -> None:
+    advice = dict(known_cause("GB0170", "Data-dependent branching").advice_by_use)["flag"]
+    flag = Break("b1", "GB0170", "type", None, "resumed", advice=[Advice(advice, "graphbreak")])
+    assert "a Python bool" in manual_step_of_break(EMPTY, flag)
 
 
 def test_a_switch_that_changes_results_on_purpose_is_a_decision() -> None:

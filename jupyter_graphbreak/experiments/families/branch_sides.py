@@ -280,10 +280,12 @@ def value_of(node: ast.expr, text_of: Callable[[ast.expr], str]) -> Value:
 def _creates_object(call: ast.Call) -> bool:
     """Return whether a call creates an object from its arguments, judging by the name of a class."""
     is_class = ast.unparse(call.func).rpartition(".")[2].lstrip("_")[:1].isupper()
-    are_arguments_known = not any(isinstance(part, ast.Starred) for part in call.args) and all(
-        part.arg for part in call.keywords
-    )
-    return is_class and are_arguments_known and bool(call.args or call.keywords)
+    return is_class and has_no_unpacking(call) and bool(call.args or call.keywords)
+
+
+def has_no_unpacking(call: ast.Call) -> bool:
+    """Return whether a call lists its arguments, without ``*`` and ``**``."""
+    return not any(isinstance(part, ast.Starred) for part in call.args) and all(part.arg for part in call.keywords)
 
 
 def _is_read(node: ast.AST) -> bool:

@@ -14,6 +14,7 @@ from jupyter_graphbreak.experiments.families.branch_sides import (
     RANDOM_OPERATIONS,
     BranchSide,
     has_no_side_effects,
+    has_no_unpacking,
     parenthesized,
     read_side,
     read_sides,
@@ -538,18 +539,15 @@ def _select_arguments(site: Site, branch: ast.If, condition: str, python_test: s
     ]
     if len(calls) != 2 or python_test:  # noqa: PLR2004 - one on each side
         return
-    arguments = [
-        [*call.args, *(keyword.value for keyword in call.keywords), call.func]
-        for call in calls
-        if not any(isinstance(part, ast.Starred) for part in call.args)
-    ]
-    if len(arguments) != len(calls) or not all(has_no_side_effects(part) for parts in arguments for part in parts):
+    arguments = [[*call.args, *(keyword.value for keyword in call.keywords)] for call in calls]
+    evaluated_parts = [call.func for call in calls] + [part for parts in arguments for part in parts]
+    if not all(map(has_no_unpacking, calls)) or not all(map(has_no_side_effects, evaluated_parts)):
         return
     if_value, else_value = (
         (
             ast.unparse(call.func),
             (*("" for _ in call.args), *(f"{keyword.arg}=" for keyword in call.keywords)),
-            tuple(argument(site.draft, part) for part in parts[:-1]),
+            tuple(argument(site.draft, part) for part in parts),
         )
         for call, parts in zip(calls, arguments, strict=True)
     )

@@ -30,8 +30,8 @@ from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require
 from jupyter_graphbreak.experiments.trial.values import difference, show
 from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.recording.targets import own_codes
-from jupyter_graphbreak.records.source_texts import cell_of_shell
 from jupyter_graphbreak.report.frontends import Example, Frontends, Verdict
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.report.summary import Summary

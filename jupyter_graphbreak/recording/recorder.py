@@ -27,6 +27,7 @@ from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import is_library, library_roots, package_folders
 from jupyter_graphbreak.records.records import (
@@ -36,7 +37,7 @@ from jupyter_graphbreak.records.records import (
     with_encodable_text,
     without_spare_data,
 )
-from jupyter_graphbreak.records.source_texts import cell_of_shell, recorded_sources
+from jupyter_graphbreak.records.source_texts import recorded_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -7,7 +7,6 @@ import inspect
 import itertools
 import linecache
 import re
-import sys
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -56,15 +55,6 @@ class CellText(msgspec.Struct, frozen=True):
 
 #: A function that returns the cell of a code object, given the file name; ``None`` if the code is not from a cell.
 FindCell = Callable[[str], CellText | None]
-
-
-def cell_of_shell(filename: str) -> CellText | None:
-    """Return the cell of this process's IPython with a file name, with the text and the lines of its tracebacks."""
-    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    shell = find_shell() if find_shell is not None else None
-    numbers: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})
-    text = "".join(linecache.getlines(filename)) if filename in numbers else ""
-    return CellText(f"Cell In[{numbers[filename]}]", text.rstrip("\n")) if text else None
 
 
 #: The role of a place: the code object of a frame, the place of an event such as a break, or any other place.

@@ -37,8 +37,8 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, timed_run
 from jupyter_graphbreak.experiments.trial.values import difference, largest_number, varying_places
 from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.records.attributes import is_instance
-from jupyter_graphbreak.records.source_texts import cell_of_shell
 from jupyter_graphbreak.report.cost import UNAFFECTED, Check, Divergence, NumericsTrial
 
 if TYPE_CHECKING:

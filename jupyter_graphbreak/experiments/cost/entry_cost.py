@@ -47,7 +47,7 @@ from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.time_limit import limit_time
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.records.source_texts import cell_of_shell
+from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.report.cost import Coverage, DeviceWork, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.analysis.python_text import parse_python, without_warnings
 from jupyter_graphbreak.experiments.trial.swapped_places import item_place
+from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
-from jupyter_graphbreak.records.source_texts import CellText, cell_of_shell
+from jupyter_graphbreak.records.source_texts import CellText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -1,0 +1,17 @@
+"""The cells of the IPython in which this process runs."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+
+from jupyter_graphbreak.records.source_texts import CellText
+
+
+def cell_of_shell(filename: str) -> CellText | None:
+    """Return the cell of this process's IPython with a file name, with the text and the lines of its tracebacks."""
+    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = find_shell() if find_shell is not None else None
+    numbers: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    text = "".join(linecache.getlines(filename)) if filename in numbers else ""
+    return CellText(f"Cell In[{numbers[filename]}]", text.rstrip("\n")) if text else None

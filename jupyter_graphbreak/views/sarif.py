@@ -12,10 +12,10 @@ from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
-from jupyter_graphbreak.views.words.guidance import guidance
-from jupyter_graphbreak.views.words.places import place
-from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
-from jupyter_graphbreak.views.words.remedies import outcome
+from jupyter_graphbreak.views.words.guidance import advice_for_break
+from jupyter_graphbreak.views.words.places import location_text
+from jupyter_graphbreak.views.words.plain_text import escape_controls, is_known_page, one_line
+from jupyter_graphbreak.views.words.remedies import outcome_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,10 +101,10 @@ def _result_of(report: Report, break_: Break, notebook: str | None, budget: list
     sentences = [
         f"Graph break: {break_.gb_type}",
         *aftermath(report, break_),
-        *(advice.text for advice in guidance(report, break_)[:1]),
+        *(advice.text for advice in advice_for_break(report, break_)[:1]),
     ]
     if annotated_place is not break_.location:
-        sentences.insert(1, f"at {place(report, break_.location)}")
+        sentences.insert(1, f"at {location_text(report, break_.location)}")
     text = ". ".join(one_line(sentence).rstrip(".") for sentence in sentences) + "."
     annotated_source = sources.get(annotated_place.source) if annotated_place is not None else None
     path = annotated_source.path if annotated_source is not None else None
@@ -142,7 +142,7 @@ def _fix_of(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:
     for edit in remedy.edits:
         changes.setdefault(sources[edit.source].path or "", []).append(_replacement_of(edit))
     return {
-        "description": {"text": f"{one_line(remedy.title)}: {one_line(outcome(remedy))}"},
+        "description": {"text": f"{one_line(remedy.title)}: {one_line(outcome_text(remedy))}"},
         "artifactChanges": [
             {"artifactLocation": _artifact_location(path), "replacements": replacements}
             for path, replacements in changes.items()
@@ -171,7 +171,7 @@ def _location_of(place: Location, sources: dict[str, Source], notebook: str | No
     if place.column is not None and place.end_column is not None:
         region |= {"startColumn": place.column + 1, "endColumn": place.end_column + 1}
     if place.code:
-        region["snippet"] = {"text": plain(place.code.replace("\n", " "))}
+        region["snippet"] = {"text": escape_controls(place.code.replace("\n", " "))}
     path = source.path if source is not None else None
     physical: dict[str, Any] = {"artifactLocation": _artifact_location(path or notebook or "notebook.ipynb")}
     location: dict[str, Any] = {"physicalLocation": physical}

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.views.rows.sections import about, measurements
 from jupyter_graphbreak.views.words.aftermath import aftermath
-from jupyter_graphbreak.views.words.bounds import bounded, shown_part
+from jupyter_graphbreak.views.words.bounds import limit_part, shown_part
 from jupyter_graphbreak.views.words.changes import describe_change, headline
 from jupyter_graphbreak.views.words.changes import figures as changed_figures
-from jupyter_graphbreak.views.words.cost import break_time, time_change_text
-from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_text, details, legend
+from jupyter_graphbreak.views.words.cost import break_time_text, time_change_text
+from jupyter_graphbreak.views.words.frontends import OUTCOME_TEXTS, call_text, input_notes, verdict_sentences
 from jupyter_graphbreak.views.words.groups import (
     Group,
     best_remedy,
@@ -23,24 +23,24 @@ from jupyter_graphbreak.views.words.groups import (
     costs_text,
     text_of_several_causes,
 )
-from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
+from jupyter_graphbreak.views.words.guidance import added_graphs_text, advice_for_break
 from jupyter_graphbreak.views.words.jobs import (
     compiling_lines,
     job_headline,
+    job_location_text,
     job_notes,
-    job_place,
     process_name,
     processes_with_break,
 )
-from jupyter_graphbreak.views.words.lines import break_numbers, listing
-from jupyter_graphbreak.views.words.paths import is_in_library, ordered_paths, path_sentence
-from jupyter_graphbreak.views.words.permission import WITHOUT_SETTING, permission
-from jupyter_graphbreak.views.words.places import brief_code, is_wrapper_of_torch, place
-from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
+from jupyter_graphbreak.views.words.lines import annotated_lines, break_numbers
+from jupyter_graphbreak.views.words.paths import is_path_in_library, ordered_paths, path_sentence
+from jupyter_graphbreak.views.words.permission import WITHOUT_SETTING, describe_permission
+from jupyter_graphbreak.views.words.places import brief_code, is_wrapper_of_torch, location_text
+from jupyter_graphbreak.views.words.plain_text import count_text, escape_controls, join_words, one_line, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import (
     function_name,
-    guard_lines,
+    guard_lines_text,
     listed_recompilations,
     recompile_remedies,
     shows_advice,
@@ -52,8 +52,8 @@ from jupyter_graphbreak.views.words.remedies import (
     compatible_remedies,
     evidence_or_reason,
     has_separate_code,
-    number_of_break_showing,
-    outcome,
+    number_of_other_break_showing,
+    outcome_text,
     remedies_for_break,
     remedies_for_frame,
     target_text,
@@ -95,7 +95,7 @@ def wrap(head: str, text: str, indent: str = INDENT) -> list[str]:
 
 def cut_line(line: str) -> str:
     """Truncate a line to 100 columns."""
-    line = plain(line[: WIDTH + 1])
+    line = escape_controls(line[: WIDTH + 1])
     return line if len(line) <= WIDTH else line[: WIDTH - 3].rstrip() + "..."
 
 
@@ -103,17 +103,17 @@ def render_frontends(frontends: Frontends) -> str:
     """Return the verdicts as text for a terminal 100 columns wide, without a line break at the end."""
     lines = [*wrap("", f"front ends on {call_text(frontends)} | torch {frontends.torch}", indent="")]
     names = max((len(checked.frontend) for checked in frontends.verdicts), default=0)
-    words = max(len(word) for word in OUTCOMES.values())
+    words = max(len(word) for word in OUTCOME_TEXTS.values())
     for checked in frontends.verdicts:
         counts = ""
         if checked.graphs is not None:
-            counts = f"{counted(checked.graphs, 'graph')}, {counted(checked.breaks or 0, 'break')}"
-        lines.append(f" {checked.frontend:<{names}}  {OUTCOMES[checked.outcome]:<{words}}  {counts}".rstrip())
-        for sentence in details(frontends, checked):
+            counts = f"{count_text(checked.graphs, 'graph')}, {count_text(checked.breaks or 0, 'break')}"
+        lines.append(f" {checked.frontend:<{names}}  {OUTCOME_TEXTS[checked.outcome]:<{words}}  {counts}".rstrip())
+        for sentence in verdict_sentences(frontends, checked):
             lines += wrap("", sentence)
-    for sentence in legend(frontends):
+    for sentence in input_notes(frontends):
         lines += wrap("", sentence, indent="")
-    return "\n".join(map(plain, lines))
+    return "\n".join(map(escape_controls, lines))
 
 
 #: If there are more breaks, notes or sources than this, the rest are counted.
@@ -122,9 +122,9 @@ _MAX_ITEMS = 50
 
 def render_changes(changes: Changes) -> list[str]:
     """Return the changes as lines for a terminal 100 columns wide: summary, figures, breaks."""
-    changes = bounded(changes)
+    changes = limit_part(changes)
     width = max((len(change.change) + 1 for change in changes.breaks), default=0)
-    name = plain(changes.before.name or "the run before")
+    name = escape_controls(changes.before.name or "the run before")
     lines = wrap("", f"since {name}: {headline(changes)}", "")
     lines += wrap("", ", ".join(changed_figures(changes)))
     lines += [
@@ -163,7 +163,7 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
     if remedies is None:
         return []
     # If nothing was tried, the advice is shown instead: it is too early for a decision.
-    decisions = [] if remedies.why_untried and guidance(report, break_) else remedies.person
+    decisions = [] if remedies.why_untried and advice_for_break(report, break_) else remedies.person
     person = [_advice_once(decision, number, first_breaks) for decision in decisions]
     why = why_untried(report, remedies)
     untried = (
@@ -189,7 +189,7 @@ def combined_remedies(report: Report) -> list[str]:
     chosen = compatible_remedies(report)
     if len(chosen) < 2:  # noqa: PLR2004
         return []
-    remedies_text = joined(
+    remedies_text = join_words(
         [f"{_without_backticks(remedy.title)} ({target_text(report, remedy)})" for remedy in chosen], "; "
     )
     return wrap("", f"compatible remedies (each was tested alone): {remedies_text}", indent="")
@@ -201,7 +201,7 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
     by_title = {remedy.title: remedy for remedy in reversed(remedies.working)}  # the best of each
     working = list(reversed(by_title.values()))
     for remedy in working[:_MAX_REMEDIES]:
-        other_break = number_of_break_showing(report, remedy, number) if number is not None else None
+        other_break = number_of_other_break_showing(report, remedy, number) if number is not None else None
         if other_break is not None:
             lines += wrap("fix: ", f"{_without_backticks(remedy.title)}: {remedy.verdict}, see break {other_break}")
         elif is_shown:
@@ -215,17 +215,17 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
         lines += wrap("", _without_backticks(outcome_of_others)) if outcome_of_others else []
     else:
         for remedy in remedies.failed[:_MAX_FAILED_REMEDIES]:
-            other_break = number_of_break_showing(report, remedy, number) if number is not None else None
+            other_break = number_of_other_break_showing(report, remedy, number) if number is not None else None
             is_tried = remedy.verdict != "not tried"
             result = whole_clauses(
-                _without_backticks(outcome(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
+                _without_backticks(outcome_text(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
             )
             if other_break is not None:
                 result = f"{verdict_label(remedy)}, see break {other_break}" if is_tried else f"see break {other_break}"
             lines += wrap("tried: " if is_tried else "not tried: ", f"{_without_backticks(remedy.title)}: {result}")
         if len(remedies.failed) > _MAX_FAILED_REMEDIES:
             lines.append(
-                f"{INDENT}and {counted(len(remedies.failed) - _MAX_FAILED_REMEDIES, 'more trial')} that failed"
+                f"{INDENT}and {count_text(len(remedies.failed) - _MAX_FAILED_REMEDIES, 'more trial')} that failed"
             )
         lines += [line for decision in remedies.person[:_MAX_REMEDIES] for line in wrap("", decision)]
     return lines
@@ -233,7 +233,7 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
 
 def _working_remedy_lines(report: Report, remedy: Remedy) -> list[str]:
     lines = wrap("fix: ", _without_backticks(remedy.title))
-    lines += wrap("", _without_backticks(outcome(remedy)), _DEEPER_INDENT)
+    lines += wrap("", _without_backticks(outcome_text(remedy)), _DEEPER_INDENT)
     if remedy.differences:
         more = len(remedy.differences) - 1
         lines += wrap(
@@ -291,7 +291,7 @@ def render_text(report: Report) -> str:
     """
     report = shown_part(report)
     lines = [
-        *wrap("", plain(verdict(report).text.replace("`", "")), ""),
+        *wrap("", escape_controls(verdict(report).text.replace("`", "")), ""),
         *_figures_line(report),
         *_measurement_lines(report),
     ]
@@ -324,7 +324,7 @@ def _note_lines(notes: Sequence[Diagnostic]) -> list[str]:
 
 def summary_line(report: Report) -> str:
     """Return a report in one line, for logs and lists: "Cell In[3]: 2 breaks, 4 graphs, 11 ops | cpu | 0.84 s"."""
-    return plain(summary(shown_part(report)))
+    return escape_controls(summary(shown_part(report)))
 
 
 def _figures_line(report: Report) -> list[str]:
@@ -347,9 +347,9 @@ def _break_lines(report: Report, break_: Break, first_breaks: dict[str, int]) ->
     if path:
         lines.append(cut_line(f"{INDENT}called from {path}"))
     lines += [line for words in _aftermath_lines(report, break_) for line in wrap("", words)]
-    permission_text = permission(report, break_)
+    permission_text = describe_permission(report, break_)
     effects = [] if permission_text in WITHOUT_SETTING else [permission_text]
-    effects += filter(None, [graphs_added(break_), break_time(report, break_)])
+    effects += filter(None, [added_graphs_text(break_), break_time_text(report, break_)])
     lines += wrap("", "; ".join(effects)) if effects else []
     remedies = remedies_of_break(report, number, break_, first_breaks)
     if _shows_advice(report, break_):
@@ -365,7 +365,7 @@ def _group_lines(report: Report, group: Group, first_breaks: dict[str, int]) -> 
     )
     numbers_text = break_numbers_text(report, group.breaks)
     head = f"{numbers_text}  " if len(numbers_text) <= _MAX_NUMBERS_LENGTH else ""
-    lines = wrap(head, f"{cause}: {counted(total, 'break')}", "")
+    lines = wrap(head, f"{cause}: {count_text(total, 'break')}", "")
     numbers = break_numbers(report)
     lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MAX_PLACES]]
     lines += _rest_line(total, _MAX_PLACES)
@@ -381,7 +381,7 @@ def _group_lines(report: Report, group: Group, first_breaks: dict[str, int]) -> 
 
 def _place_line(report: Report, head: str, break_: Break) -> str:
     code = one_line(brief_code(break_.location.code)) if break_.location is not None else ""
-    line = f"{head}  {place(report, break_.location)}"
+    line = f"{head}  {location_text(report, break_.location)}"
     return cut_line(f"{line}   {code}" if code else line)
 
 
@@ -402,12 +402,12 @@ def _shows_advice(report: Report, break_: Break) -> bool:
 
 def _advice_lines(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
-    first_advice = guidance(report, break_)[:1]
+    first_advice = advice_for_break(report, break_)[:1]
     return [line for advice in first_advice for line in wrap("do: ", _advice_once(advice.text, number, first_breaks))]
 
 
 def _aftermath_lines(report: Report, break_: Break) -> list[str]:
-    """Describe the run after a break; an error in the sentence of :func:`permission` is not repeated."""
+    """Describe the run after a break; an error in the sentence of :func:`describe_permission` is not repeated."""
     lines = aftermath(report, break_)
     if break_.outcome == "error" and lines[-1].endswith("an error"):
         last_line = lines[-1].removesuffix("an error").rstrip(", ").removesuffix("then").rstrip(", ")
@@ -425,11 +425,13 @@ def _call_path(report: Report, break_: Break) -> str:
     own_calls = [index for index, call in enumerate(stack) if kinds.get(call.source) != "library"][::-1]
     order = dict.fromkeys([0, *own_calls[:1], len(stack) - 1, *own_calls, *reversed(range(len(stack)))])
     ranked = list(order)[:_MAX_CALLS]
-    calls = {index: place(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked}
+    calls = {
+        index: location_text(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked
+    }
     # A notebook's copy of a report leaves out stacks with the same lines as the stack of the break.
     different_stacks = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
     other_ways = len(different_stacks) - 1 if not _are_on_one_path(different_stacks) else 0
-    more = f" (and {counted(other_ways, 'other way')})" if other_ways else ""
+    more = f" (and {count_text(other_ways, 'other way')})" if other_ways else ""
     room = WIDTH - len(INDENT) - len("called from ") - len(more)
     text = _joined_calls(calls, len(stack))
     while len(text) > room and len(calls) > _MIN_CALLS:
@@ -463,14 +465,16 @@ def _are_on_one_path(stacks: Iterable[tuple[Location, ...]]) -> bool:
 
 def _path_lines(report: Report) -> list[str]:
     """Return the places in the reader's code that take a different path when compiled; other views have the rest."""
-    changing_paths = [path for path in ordered_paths(report) if path.changes_lines and not is_in_library(report, path)]
+    changing_paths = [
+        path for path in ordered_paths(report) if path.changes_lines and not is_path_in_library(report, path)
+    ]
     lines = [
         line
         for path in changing_paths[:_MAX_PATHS]
         for line in wrap(" -  ", path_sentence(report, path).replace("`", ""), "")
     ]
     more = len(changing_paths) - _MAX_PATHS
-    return [*lines, *([f"{INDENT}and {counted(more, 'more difference')} when compiled"] if more > 0 else [])]
+    return [*lines, *([f"{INDENT}and {count_text(more, 'more difference')} when compiled"] if more > 0 else [])]
 
 
 def _eager_function_lines(report: Report) -> list[str]:
@@ -478,7 +482,7 @@ def _eager_function_lines(report: Report) -> list[str]:
     functions = [skipped for skipped in report.skipped if skipped.break_ is None]
     lines = []
     for skipped in functions[:_MAX_ITEMS]:
-        lines += wrap(" -  ", f"{place(report, skipped.location)} runs eagerly: {skipped.reason}", "")
+        lines += wrap(" -  ", f"{location_text(report, skipped.location)} runs eagerly: {skipped.reason}", "")
         lines += wrap("do: ", skipped.way_out) if skipped.way_out else []
         lines += remedies_of_frame(report, skipped)
     return lines + _rest_line(len(functions), _MAX_ITEMS)
@@ -488,7 +492,7 @@ def _recompile_lines(report: Report) -> list[str]:
     """Return, for each recompiled function, its variations and lines, and advice that the verdict does not give."""
     lines, verdict_text = [], verdict(report).text
     for recompilation in listed_recompilations(report)[:_MAX_ITEMS]:
-        where = recompilation.function if recompilation.is_merged else place(report, recompilation.location)
+        where = recompilation.function if recompilation.is_merged else location_text(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location):
             where = f"{function_name(report, recompilation)} (torch's wrapper, {where})"
         only_guard = recompilation.guards[0] if len(recompilation.guards) == 1 else None
@@ -520,20 +524,20 @@ def _recompile_lines(report: Report) -> list[str]:
 def _failed_guard_text(report: Report, recompilation: Recompilation, guard: FailedGuard) -> str:
     """Return a variation, its number of recompiles, and the line: "k: 2 -> 3, 5 of 6 times, line 4"."""
     share = recompilation.share(guard) if len(recompilation.guards) > 1 else ""
-    facts = [guard.variation, share, guard_lines(report, guard)]
+    facts = [guard.variation, share, guard_lines_text(report, guard)]
     return ", ".join(filter(None, facts))
 
 
 def _error_lines(report: Report) -> list[str]:
     error = report.error
-    where = f" at {place(report, error.location)}" if error is not None and error.location is not None else ""
+    where = f" at {location_text(report, error.location)}" if error is not None and error.location is not None else ""
     if report.status == "interrupted":
         return [cut_line(f" -  interrupted{where}: the report covers what happened until then")]
     if error is None:
         return []
     number = break_numbers(report).get(error.break_ or "")
     if number is not None:
-        return [f" -  break {number} raised {plain(error.type)}"]
+        return [f" -  break {number} raised {escape_controls(error.type)}"]
     return wrap(" -  ", whole_clauses(f"{error.type}: {error.message}", _MAX_CAUSE_LENGTH), "") if error.message else []
 
 
@@ -558,7 +562,7 @@ def _listing_lines(report: Report) -> list[str]:
 
 def _source_lines(report: Report, source: Source, room: int, listed: set[int]) -> list[str]:
     """Return a source as at most ``room`` numbered lines below its name, those with the listed breaks first."""
-    lines = listing(report, source)
+    lines = annotated_lines(report, source)
     if not any(line.is_annotated for line in lines):
         return []
     if len(lines) > room or any(mark.number not in listed for line in lines for mark in line.breaks):
@@ -570,7 +574,7 @@ def _source_lines(report: Report, source: Source, room: int, listed: set[int]) -
     signs += ["/1 break"] if any(line.breaks for line in lines) else []
     signs += [">1 leads to it"] if any(line.leads_to and not line.breaks for line in lines) else []
     signs += ["~ runs eagerly"] if any(line.eager for line in lines) else []
-    output_lines = [plain(f"{source.name}   " + "   ".join(signs)).rstrip()]
+    output_lines = [escape_controls(f"{source.name}   " + "   ".join(signs)).rstrip()]
     digits = len(str(max((line.number for line in lines), default=0)))
     previous = None
     for line in lines:
@@ -581,15 +585,19 @@ def _source_lines(report: Report, source: Source, room: int, listed: set[int]) -
             f"/+{line.more_breaks}" if line.more_breaks else ""
         )
         mark = mark or "".join(f">{number}" for number in line.leads_to[:2])
-        letters = plain(",".join(line.graphs[:3])) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
+        letters = escape_controls(",".join(line.graphs[:3])) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
         gutter = f"{letters}{mark}" or ("~" if line.eager else "")
-        text = plain(line.text[:_MAX_LINE_CHARS].expandtabs(4)) + ("..." if len(line.text) > _MAX_LINE_CHARS else "")
+        text = escape_controls(line.text[:_MAX_LINE_CHARS].expandtabs(4)) + (
+            "..." if len(line.text) > _MAX_LINE_CHARS else ""
+        )
         output_lines.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
         for break_mark in line.breaks[:_MAX_PLACES]:
             if break_mark.start > _MAX_LINE_CHARS:
                 continue
-            start = len(plain(line.text[: break_mark.start].expandtabs(4)))
-            width = max(len(plain(line.text[: min(break_mark.end, _MAX_LINE_CHARS)].expandtabs(4))) - start, 1)
+            start = len(escape_controls(line.text[: break_mark.start].expandtabs(4)))
+            width = max(
+                len(escape_controls(line.text[: min(break_mark.end, _MAX_LINE_CHARS)].expandtabs(4))) - start, 1
+            )
             output_lines.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
     return output_lines
 
@@ -626,10 +634,10 @@ def _lines_near(lines: list[Line], room: int, listed_breaks: set[int], varying: 
 
 def render_job(job: Job) -> str:
     """Return a job as text, without a line break at the end."""
-    lines = [plain(f"compile_explain: {job_headline(job)}")]
-    for number, break_ in enumerate(map(bounded, job.breaks[:_MAX_ITEMS]), start=1):
+    lines = [escape_controls(f"compile_explain: {job_headline(job)}")]
+    for number, break_ in enumerate(map(limit_part, job.breaks[:_MAX_ITEMS]), start=1):
         code = one_line(break_.place.code) if break_.place is not None and break_.place.code else ""
-        head = f"{number:>2}  {job_place(break_.place)}"
+        head = f"{number:>2}  {job_location_text(break_.place)}"
         lines.append(cut_line(f"{head}   {code}" if code else head))
         lines.append(cut_line(INDENT + reason_of(break_)))
         lines.append(cut_line(INDENT + processes_with_break(job, break_)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.highlight import escaped, visible
-from jupyter_graphbreak.views.words.plain_text import counted, duration, is_known_page, times_text, with_arrows
+from jupyter_graphbreak.views.words.plain_text import count_text, duration_text, is_known_page, times_text, with_arrows
 
 if TYPE_CHECKING:
     import jinja2
@@ -73,7 +73,7 @@ def _first_line(text: str) -> str:
 
 
 def _count_of(number: int, noun: str) -> str:
-    return counted(number, noun) if number else f"no {noun}s"
+    return count_text(number, noun) if number else f"no {noun}s"
 
 
 def _with_visible_characters(value: Any) -> Any:
@@ -109,6 +109,6 @@ def environment() -> jinja2.Environment:
         environment.filters[convert.__name__.removeprefix("_")] = convert
     environment.filters["arrows"] = with_arrows
     environment.filters["is_known_page"] = is_known_page
-    environment.filters["duration"] = duration
+    environment.filters["duration"] = duration_text
     environment.filters["times"] = times_text
     return environment

@@ -9,12 +9,12 @@ from markupsafe import Markup
 from jupyter_graphbreak.views.html.environment import environment, style_sheet
 from jupyter_graphbreak.views.html.render import packed_data, page_of, render_html, render_with_data
 from jupyter_graphbreak.views.text import summary_line
-from jupyter_graphbreak.views.words.bounds import bounded
+from jupyter_graphbreak.views.words.bounds import limit_part
 from jupyter_graphbreak.views.words.jobs import (
     compiling_lines,
     job_headline,
+    job_location_text,
     job_notes,
-    job_place,
     process_name,
     processes_with_break,
 )
@@ -46,13 +46,13 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
         Markup(render(process.report)) if index < _MAX_REPORTS else None  # noqa: S704 - our own markup
         for index, process in enumerate(job.processes)
     ]
-    breaks = list(map(bounded, job.breaks[:_MAX_BREAKS]))
+    breaks = list(map(limit_part, job.breaks[:_MAX_BREAKS]))
     summaries = [summary_line(process.report) for process in job.processes]
     template = environment().get_template("job.html.j2")
     return template.render(
         job=job, breaks=breaks, css=style_sheet("job"), headline=job_headline(job), notes=job_notes(job),
         compiling=compiling_lines(job), ranks=job.compiling[:_MAX_LISTED_RANKS],
-        where=job_place, who=processes_with_break,
+        where=job_location_text, who=processes_with_break,
         processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
     ).strip()  # fmt: skip
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.views.html.highlight import escaped
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors
-from jupyter_graphbreak.views.words.paths import decision_place
+from jupyter_graphbreak.views.words.paths import decision_location
 from jupyter_graphbreak.views.words.places import function_of
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class References:
 
     def around_path(self, path: PathDifference) -> str:
         """Return the references of a path difference: its test, and lines that run only compiled or only eagerly."""
-        return _join_references([self.line(decision_place(path))], map(self.line, [*path.lines, *path.skipped]))
+        return _join_references([self.line(decision_location(path))], map(self.line, [*path.lines, *path.skipped]))
 
     def around_scope(self, scope: Scope) -> str:
         """Return the references of the first line of a scope and of its breaks."""

@@ -36,8 +36,15 @@ from jupyter_graphbreak.views.words import (
     reproducers,
     verdict,
 )
-from jupyter_graphbreak.views.words.bounds import bounded
-from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT_OUTCOMES, SIGNS, call_text, details, legend
+from jupyter_graphbreak.views.words.bounds import limit_part
+from jupyter_graphbreak.views.words.frontends import (
+    OUTCOME_TEXTS,
+    RIGHT_OUTCOMES,
+    SIGNS,
+    call_text,
+    input_notes,
+    verdict_sentences,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,8 +116,8 @@ def render_frontends_html(frontends: Frontends) -> str:
     """Return the verdicts as a snippet of HTML with its own style sheet."""
     template = environment().get_template("frontends.html.j2")
     return template.render(
-        frontends=frontends, call=call_text(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT_OUTCOMES,
-        css=style_sheet("frontends"), details=details, legend=legend(frontends),
+        frontends=frontends, call=call_text(frontends), words=OUTCOME_TEXTS, signs=SIGNS, right=RIGHT_OUTCOMES,
+        css=style_sheet("frontends"), verdict_sentences=verdict_sentences, input_notes=input_notes(frontends),
     ).strip()  # fmt: skip
 
 
@@ -157,7 +164,7 @@ def _with_plain_quotes(markup: str) -> str:
 def render_changes_html(run_changes: Changes) -> str:
     """Return the changes between two runs as a snippet with its own style sheet."""
     macros: Any = environment().get_template("changes.html.j2").make_module({"change_words": changes})
-    return str(macros.alone(bounded(run_changes), style_sheet()))
+    return str(macros.alone(limit_part(run_changes), style_sheet()))
 
 
 def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.html.highlight import Run, marked_code, token_runs
 from jupyter_graphbreak.views.html.references import References
-from jupyter_graphbreak.views.words.aftermath import aftermath_here
-from jupyter_graphbreak.views.words.lines import graph_colors, listing
-from jupyter_graphbreak.views.words.paths import path_beside
+from jupyter_graphbreak.views.words.aftermath import aftermath_in_function
+from jupyter_graphbreak.views.words.lines import annotated_lines, graph_colors
+from jupyter_graphbreak.views.words.paths import path_note
 from jupyter_graphbreak.views.words.permission import scope_label
 from jupyter_graphbreak.views.words.reason import title_of
 
@@ -176,7 +176,7 @@ class _RowFactory:
         self._breaks = {break_.id: break_ for break_ in report.breaks}
 
     def source(self, index: int, source: Source) -> _SourceRows:
-        lines = listing(self._report, source)
+        lines = annotated_lines(self._report, source)
         width = _GutterWidths(lines)
         runs = _ColoredRuns(source)
 
@@ -185,7 +185,7 @@ class _RowFactory:
             if line.eager and line.eager.location and line.eager.location.line == line.number:
                 label.append("runs eagerly")
             if line.path is not None:
-                label.append(path_beside(line.path))
+                label.append(path_note(line.path))
             return self._row(line, f"l{index}-{line.number}", runs.on_line(line.number), width, ", ".join(label))
 
         return _SourceRows(lines, row)
@@ -216,7 +216,7 @@ class _RowFactory:
 
     def _note(self, line: Line, mark: BreakMark) -> LineNote:
         break_ = self._breaks[mark.id]
-        aftermath_text = aftermath_here(self._report, break_)
+        aftermath_text = aftermath_in_function(self._report, break_)
         text = title_of(break_).replace("`", "")
         if aftermath_text:
             text += f": {aftermath_text}" if break_.outcome == "error" else f" → {aftermath_text}"

@@ -29,7 +29,7 @@ from jupyter_graphbreak.views.words.groups import (
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import ordered_paths
 from jupyter_graphbreak.views.words.places import StackNode, stack_tree
-from jupyter_graphbreak.views.words.plain_text import counted, times_text
+from jupyter_graphbreak.views.words.plain_text import count_text, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
     listed_recompilations,
@@ -215,7 +215,9 @@ class View:
         path = " > ".join(nested.calls)
         if step.graph is not None:
             again_text = ", compiled again" if step.frame is not None and step.frame.recompile_of else ""
-            words = f"graph {step.graph.id}, {counted(len(step.graph.ops), 'op')}, {self.span(step.graph)}{again_text}"
+            words = (
+                f"graph {step.graph.id}, {count_text(len(step.graph.ops), 'op')}, {self.span(step.graph)}{again_text}"
+            )
         elif step.skipped is not None:
             words = f"{step.skipped.function} runs eagerly: {self.short_reason(step.skipped)}"
         elif step.number is not None:
@@ -266,7 +268,7 @@ class View:
 
     def eager_functions(self, break_: Break) -> str:
         """Return the names of the functions that run eagerly because of a break, with their counts."""
-        functions = lookup.skipped_by(self.report, break_)
+        functions = lookup.functions_skipped_by(self.report, break_)
         names = Counter(function.function for function in functions_worth_counting(self.report, functions) or functions)
         shown = [f"`{name}`{f' ({times_text(number)})' if number > 1 else ''}" for name, number in names.items()]
         more = len(shown) - _MAX_NAMES
@@ -274,7 +276,7 @@ class View:
 
     def way_out(self, break_: Break) -> str:
         """Return how to compile the functions that run eagerly because of a break."""
-        skipped = lookup.skipped_by(self.report, break_)
+        skipped = lookup.functions_skipped_by(self.report, break_)
         return next((function.way_out for function in skipped if function.way_out), "")
 
     @staticmethod
@@ -285,7 +287,10 @@ class View:
     def fix(self, break_: Break) -> Remedy | None:
         """Return the best remedy that works, unless it is shown at another break."""
         best = best_remedy(self.report, break_)
-        if best is None or remedies.number_of_break_showing(self.report, best, self.numbers[break_.id]) is not None:
+        if (
+            best is None
+            or remedies.number_of_other_break_showing(self.report, best, self.numbers[break_.id]) is not None
+        ):
             return None
         return best
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.views.rows.schema import ROWS_VERSION, Look, Row, Rows, Section, Spot
 from jupyter_graphbreak.views.words import changes as change_words
-from jupyter_graphbreak.views.words.aftermath import aftermath_here
+from jupyter_graphbreak.views.words.aftermath import aftermath_in_function
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.cost import (
     check_sentence,
@@ -25,33 +25,33 @@ from jupyter_graphbreak.views.words.cost import (
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import best_remedy
-from jupyter_graphbreak.views.words.guidance import cost_text, guidance
+from jupyter_graphbreak.views.words.guidance import advice_for_break, cost_text
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import (
-    decision_place,
-    helper_place_text,
+    decision_location,
+    helper_location_text,
     ordered_paths,
-    path_beside,
-    path_effect,
+    path_effect_text,
+    path_note,
 )
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
-from jupyter_graphbreak.views.words.places import brief_code, place, without_function
-from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses, with_arrows
+from jupyter_graphbreak.views.words.places import brief_code, location_text, without_function
+from jupyter_graphbreak.views.words.plain_text import count_text, one_line, whole_clauses, with_arrows
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.recompilation import (
     best_recompile_remedy,
     function_name,
-    guard_lines,
+    guard_lines_text,
     listed_recompilations,
     recompile_remedies,
     shows_advice,
 )
 from jupyter_graphbreak.views.words.remedies import (
     comment_for_cell,
-    outcome,
-    own_edit_sentence,
+    outcome_text,
     sign_of,
     target_text,
+    user_edit_sentence,
     verdict_label,
 )
 from jupyter_graphbreak.views.words.reproducers import reproducer_sentence
@@ -100,7 +100,7 @@ def _without_cudagraph(report: Report) -> list[str]:
     sentences = []
     for skip in report.cudagraph_skips[:_MAX_SENTENCES]:
         name = f"graph {skip.graph}" if skip.graph is not None else "a graph"
-        where = f", {place(report, skip.location)}" if skip.location is not None else ""
+        where = f", {location_text(report, skip.location)}" if skip.location is not None else ""
         sentences.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{where}")
     return sentences
 
@@ -130,7 +130,7 @@ def build_rows(report: Report) -> Rows:
 
 def about(report: Report) -> list[Row]:
     """Return rows about the run as a whole, such as the result of the user's edit and what was not run again."""
-    edit, works = own_edit_sentence(report)
+    edit, works = user_edit_sentence(report)
     without_cudagraph = enumerate(_without_cudagraph(report))
     rows = [
         Row("edit", edit, "good" if works else "bad"),
@@ -208,9 +208,9 @@ def _break_row(report: Report, number: int, break_: Break) -> Row:
     function = "" if location is None or location.function in {None, "<module>"} else location.function or ""
     details = []
     if location is not None:
-        effect = aftermath_here(report, break_)
+        effect = aftermath_in_function(report, break_)
         details = [_place_text(report, location), effect, f"in {function}" if function and code else ""]
-    fix, advice = best_remedy(report, break_), guidance(report, break_)
+    fix, advice = best_remedy(report, break_), advice_for_break(report, break_)
     step = f"Do: {advice[0].text}" if advice else ""
     if fix is not None:
         step = f"Fix: {fix.title} ({verdict_label(fix)})"
@@ -240,7 +240,7 @@ def _graph_section(report: Report) -> Section | None:
         first, frame_location = graph.lines[:1], frame_locations.get(graph.frame)
         spot = Spot(first[0].source, first[0].line) if first else _as_spot(frame_location)
         # The notebook's copy of a very large report contains no operations.
-        ops = counted(len(graph.ops), "op") if graph.ops or not graph.lines else ""
+        ops = count_text(len(graph.ops), "op") if graph.ops or not graph.lines else ""
         end_text = f"ends at break {numbers[graph.break_]}" if graph.break_ in numbers else ""
         return Row(
             graph.id,
@@ -282,7 +282,7 @@ def _recompile_section(report: Report) -> Section | None:
     costs = {frame.id: frame.compile_s for frame in report.frames}
     rows = []
     for index, recompilation in enumerate(_first_items(functions)):
-        guards = [(guard, guard_lines(report, guard)) for guard in recompilation.guards[:_MAX_GUARDS]]
+        guards = [(guard, guard_lines_text(report, guard)) for guard in recompilation.guards[:_MAX_GUARDS]]
         variations = [with_arrows(guard.variation) + (f", {lines}" if lines else "") for guard, lines in guards]
         remaining = len(recompilation.guards) - 1
         known_costs = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
@@ -325,7 +325,7 @@ def _recompile_section(report: Report) -> Section | None:
 def _fix_sentence(report: Report, fix: Remedy) -> str:
     """Return the change that ends recompiles, with the outcome of its trial and the measured time of a call with it."""
     time = time_change_text(report, fix)
-    return f"Fix: {fix.title}. {outcome(fix)}{f'; {time}' if time else ''}"
+    return f"Fix: {fix.title}. {outcome_text(fix)}{f'; {time}' if time else ''}"
 
 
 def _scope_section(report: Report) -> Section | None:
@@ -351,16 +351,16 @@ def _path_section(report: Report) -> Section | None:
     rows = []
     paths = ordered_paths(report)
     for index, path in enumerate(_first_items(paths)):
-        decision, helper = decision_place(path), helper_place_text(report, path)
+        decision, helper = decision_location(path), helper_location_text(report, path)
         rows.append(
             Row(
                 str(index),
                 _shorten_label(f"{path.function}()"),
                 is_code=True,
                 name="Only when compiled",
-                details=[*_place_details(report, decision), _shorten_label(path_effect(path))],
+                details=[*_place_details(report, decision), _shorten_label(path_effect_text(path))],
                 more=[_shorten_paragraph(f"asked in {helper}")] if helper else [],
-                beside=_shorten_label(path_beside(path)),
+                beside=_shorten_label(path_note(path)),
                 spot=_as_spot(decision),
             )
         )
@@ -380,7 +380,7 @@ def _remedy_section(report: Report) -> Section | None:
                 "good" if works else "note",
                 sign=sign_of(remedy),
                 details=[_shorten_label(target_text(report, remedy)), verdict_label(remedy)],
-                more=[_shorten_paragraph(text) for text in (outcome(remedy), *remedy.differences)],
+                more=[_shorten_paragraph(text) for text in (outcome_text(remedy), *remedy.differences)],
                 spot=spot,
                 comment=[_shorten_paragraph(one_line(text)) for text in comment_for_cell(report, remedy)],
             )
@@ -440,7 +440,9 @@ def _value_section(report: Report) -> Section | None:
         if (left_out := left_out_sentence(values)) != "":
             rows.append(Row(f"{number}m", left_out))
     lines = sum(len(values.lines) for values in report.values or [])
-    return Section("value", "Values", list(_first_items(rows)), len(rows), [counted(lines, "line")]) if rows else None
+    return (
+        Section("value", "Values", list(_first_items(rows)), len(rows), [count_text(lines, "line")]) if rows else None
+    )
 
 
 def _reproducer_section(report: Report) -> Section | None:
@@ -506,7 +508,7 @@ def _as_spot(location: Location | None) -> Spot | None:
 
 
 def _place_text(report: Report, location: Location) -> str:
-    return _shorten_label(place(report, without_function(location)))
+    return _shorten_label(location_text(report, without_function(location)))
 
 
 def _place_details(report: Report, location: Location | None) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, place, without_function
+from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, location_text, without_function
 from jupyter_graphbreak.views.words.plain_text import graph_names
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _WHY_NO_FRAMES: dict[NoFrame | None, str] = {
 
 def aftermath(report: Report, graph_break: Break) -> list[str]:
     """Describe what happened after a break: where its functions resume, and what runs eagerly."""
-    graphs = [graph.id for graph in lookup.graphs_ended(report).get(graph_break.id, ())]
+    graphs = [graph.id for graph in lookup.graphs_by_break(report).get(graph_break.id, ())]
     prefix = f"{graph_names(graphs)}, then " if graphs else ""
     lines = []
     resumes = nearest_first(graph_break, lookup.resumes_of(report, graph_break))
@@ -40,7 +40,7 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
         places += [_untaken_branch_text(resume) for resume in unreached]
         lines.append(f"{prefix}resumes at {_join_first(list(dict.fromkeys(places)), '; ')}")
         prefix = ""
-    eager = lookup.skipped_by(report, graph_break)
+    eager = lookup.functions_skipped_by(report, graph_break)
     if eager:
         lines.append(prefix + _eager_functions_text(report, eager))
         prefix = ""
@@ -52,7 +52,7 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
     return lines or [f"{prefix}nothing is left to resume"]
 
 
-def aftermath_here(report: Report, graph_break: Break) -> str:
+def aftermath_in_function(report: Report, graph_break: Break) -> str:
     """Describe in a few words what happened after a break to the function that contains it."""
     location = graph_break.location
     if graph_break.outcome == "error":
@@ -60,7 +60,7 @@ def aftermath_here(report: Report, graph_break: Break) -> str:
     if location is None:
         return ""
     function_of_break = _function_key(report, location)
-    eager = (skipped.location for skipped in lookup.skipped_by(report, graph_break))
+    eager = (skipped.location for skipped in lookup.functions_skipped_by(report, graph_break))
     if any(lines is not None and _function_key(report, lines) == function_of_break for lines in eager):
         return "runs eagerly"
     resumes = nearest_first(graph_break, lookup.resumes_of(report, graph_break))
@@ -70,7 +70,7 @@ def aftermath_here(report: Report, graph_break: Break) -> str:
     graph = f" ({resume.graphs[0]})" if resume.graphs else ""
     if _function_key(report, resume.location) == function_of_break:
         return f"resumes at {resume.location.line}{graph}"
-    return f"resumes at {place(report, resume.location)}{graph}"
+    return f"resumes at {location_text(report, resume.location)}{graph}"
 
 
 def nearest_first(graph_break: Break, resumes: Iterable[Resume]) -> list[Resume]:
@@ -100,7 +100,9 @@ def _function_key(report: Report, location: Location) -> tuple[str, str]:
 
 
 def _resume_place_text(report: Report, resume: Resume) -> str:
-    where = "torch's wrapper" if is_wrapper_of_torch(report, resume.location) else place(report, resume.location)
+    where = (
+        "torch's wrapper" if is_wrapper_of_torch(report, resume.location) else location_text(report, resume.location)
+    )
     if resume.graphs:
         return f"{where} ({graph_names(resume.graphs)})"
     return where if resume.frames else f"{where} ({why_no_frames(resume)})"
@@ -119,7 +121,7 @@ def _eager_functions_text(report: Report, functions: Sequence[Skipped]) -> str:
     named_functions = functions_worth_counting(report, functions) or functions
     names = dict.fromkeys(
         f"{function_of(report, skipped.location) if skipped.location is not None else skipped.function} "
-        f"({place(report, without_function(skipped.location))})"
+        f"({location_text(report, without_function(skipped.location))})"
         for skipped in named_functions
     )
     return f"{'runs' if len(names) == 1 else 'run'} eagerly: {_join_first(list(names), ', ')}"

@@ -65,7 +65,7 @@ _LISTS_WITH_IDS = ("sources", "graphs", "breaks", "resumes", "skipped", "scopes"
 _T = TypeVar("_T")
 
 
-def bounded(part: _T) -> _T:
+def limit_part(part: _T) -> _T:
     """Return a part of a report, or of a job or comparison, with its lists and texts limited."""
     type_of_part: Any = type(part)
     shown: _T = _limiter(type_of_part)(part, _Bounds(), "", type_of_part)
@@ -73,7 +73,7 @@ def bounded(part: _T) -> _T:
 
 
 @per_report
-def _bounded_report(report: Report) -> Report | None:
+def _limited_report_or_none(report: Report) -> Report | None:
     shown = _Bounds().report(report)
     return shown if shown is not report else None  # a cached reference to the report itself would keep it alive
 
@@ -84,7 +84,7 @@ def shown_part(report: Report) -> Report:
     In the result, lists and texts are limited, numbers are finite and in a sensible range, ids are unique, scopes and
     frames do not contain themselves, and settings of breaks refer to existing scopes.
     """
-    return _bounded_report(report) or report
+    return _limited_report_or_none(report) or report
 
 
 class _Bounds:
@@ -108,7 +108,7 @@ class _Bounds:
                 changed[name] = shown
         if changed:
             report = msgspec.structs.replace(report, **changed)
-        report = _without_dangling_references(report)
+        report = _remove_dangling_references(report)
         notes = list(self._notes())
         if notes:
             report = msgspec.structs.replace(report, diagnostics=[*notes, *report.diagnostics])
@@ -207,7 +207,7 @@ def _limiter(type_: Any) -> Callable[[Any, _Bounds, str, type], Any]:
     if type_ is str:
         return _limit_string
     if type_ is float:
-        return lambda value, _bounds, _name, _owner: _finite(value, 0.0)
+        return lambda value, _bounds, _name, _owner: _make_finite(value, 0.0)
     if type_ in {bool, type(None)} or origin is Literal:
         return lambda value, _bounds, _name, _owner: value
     return _limit_any
@@ -224,7 +224,7 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
     if isinstance(value, str):
         return _limit_string(value, bounds, name, owner)
     if isinstance(value, float):
-        return value if owner is ValueRange and math.isfinite(value) else _finite(value, None)
+        return value if owner is ValueRange and math.isfinite(value) else _make_finite(value, None)
     if isinstance(value, int):
         return max(-_MAX_ABS_NUMBER, min(value, _MAX_ABS_NUMBER))
     if isinstance(value, (list, dict)) and depth >= _MAX_NESTING:
@@ -242,7 +242,7 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
     return value
 
 
-def _finite(value: float, default: float | None) -> float | None:
+def _make_finite(value: float, default: float | None) -> float | None:
     if not math.isfinite(value):
         return default
     return value if abs(value) <= _MAX_ABS_NUMBER else math.copysign(_MAX_ABS_NUMBER, value)
@@ -263,7 +263,7 @@ def _keep_if_identical(old: list[Any], new: list[Any]) -> list[Any]:
 
 
 def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], Any]:
-    validate = _VALIDATORS.get(struct_type, _return_unchanged)
+    validate = _REPAIRS.get(struct_type, _return_unchanged)
     limiters: list[tuple[str, Any]] = []  # filled at the first value, since a class may contain itself
 
     def limit_struct(value: Any, bounds: _Bounds, _name: str, _owner: type) -> Any:
@@ -284,7 +284,7 @@ def _return_unchanged(value: _T) -> _T:
     return value
 
 
-def _valid_location(place: Location) -> Location:
+def _repair_location(place: Location) -> Location:
     """Return a location with valid lines and columns."""
     line = min(max(place.line, 0), _LAST_LINE)
     end_line = min(max(place.end_line, line), line + _MAX_PLACE_LINES)
@@ -295,32 +295,32 @@ def _valid_location(place: Location) -> Location:
     return msgspec.structs.replace(place, line=line, end_line=end_line, column=column, end_column=end_column)
 
 
-def _with_valid_line(part: Any, name: str) -> Any:
+def _repair_line(part: Any, name: str) -> Any:
     line = getattr(part, name)
     valid_line = min(max(line, 0), _LAST_LINE)
     return part if valid_line == line else msgspec.structs.replace(part, **{name: valid_line})
 
 
-def _valid_spread(time: Spread) -> Spread:
+def _repair_spread(time: Spread) -> Spread:
     return time if time.runs > 0 else msgspec.structs.replace(time, runs=1)
 
 
-_VALIDATORS: dict[type, Callable[[Any], Any]] = {
-    Location: _valid_location,
-    Segment: lambda segment: _with_valid_line(segment, "first_line"),
-    GraphLine: lambda line: _with_valid_line(line, "line"),
-    Spread: _valid_spread,
+_REPAIRS: dict[type, Callable[[Any], Any]] = {
+    Location: _repair_location,
+    Segment: lambda segment: _repair_line(segment, "first_line"),
+    GraphLine: lambda line: _repair_line(line, "line"),
+    Spread: _repair_spread,
 }
 
 
-def _without_dangling_references(report: Report) -> Report:
+def _remove_dangling_references(report: Report) -> Report:
     """Return a report without cycles, whose settings and error refer only to existing parts."""
     changed: dict[str, Any] = {}
     scopes = {scope.id for scope in report.scopes}
     cyclic_scopes = _ids_closing_cycles({scope.id: scope.parent for scope in report.scopes})
-    _replace_list(changed, "scopes", report.scopes, lambda scope: _without_field(scope, "parent", cyclic_scopes))
+    _replace_list(changed, "scopes", report.scopes, lambda scope: _clear_field(scope, "parent", cyclic_scopes))
     cyclic_frames = _ids_closing_cycles({frame.id: frame.caller for frame in report.frames})
-    _replace_list(changed, "frames", report.frames, lambda frame: _without_field(frame, "caller", cyclic_frames))
+    _replace_list(changed, "frames", report.frames, lambda frame: _clear_field(frame, "caller", cyclic_frames))
     _replace_list(changed, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
     if report.error is not None and report.error.break_ not in {None, *(break_.id for break_ in report.breaks)}:
         changed["error"] = msgspec.structs.replace(report.error, break_=None)
@@ -333,7 +333,7 @@ def _replace_list(changed: dict[str, Any], name: str, items: list[_T], convert: 
         changed[name] = limited
 
 
-def _without_field(part: Any, name: str, ids: set[str]) -> Any:
+def _clear_field(part: Any, name: str, ids: set[str]) -> Any:
     return msgspec.structs.replace(part, **{name: None}) if part.id in ids else part
 
 

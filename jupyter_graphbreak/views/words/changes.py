@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.plain_text import count_text
 from jupyter_graphbreak.views.words.reason import reason_of
 
 if TYPE_CHECKING:
@@ -24,15 +24,17 @@ def headline(changes: Changes) -> str:
     if parts:
         (first, number), *rest = parts
         known_changes = ", ".join(
-            [f"{counted(number, 'break')} {first}", *(f"{number} {kind}" for kind, number in rest)]
+            [f"{count_text(number, 'break')} {first}", *(f"{number} {kind}" for kind, number in rest)]
         )
     elif same_count:
-        known_changes = f"the same {counted(same_count, 'break') if same_count > 1 else 'break'}"
+        known_changes = f"the same {count_text(same_count, 'break') if same_count > 1 else 'break'}"
     elif unknown_count or not _is_comparable(changes):
         known_changes = ""
     else:
         known_changes = "no break then or now"
-    incomparable = f"cannot compare {counted(unknown_count, 'break')}" if unknown_count else "cannot compare everything"
+    incomparable = (
+        f"cannot compare {count_text(unknown_count, 'break')}" if unknown_count else "cannot compare everything"
+    )
     if not known_changes and not unknown_count:
         incomparable = "cannot compare"
     return "; ".join(
@@ -80,7 +82,7 @@ def _not_recompiled_text(changes: Changes) -> str:
     for run, label in (("after", "this run"), ("before", "the run before")):
         names = list(dict.fromkeys(function.function for function in changes.reused if function.run == run))
         if names:
-            shown = counted(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
+            shown = count_text(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
             sentences.append(f"{label} did not compile {shown} (PyTorch still had the code)")
     return ", ".join(sentences)
 

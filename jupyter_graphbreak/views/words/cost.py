@@ -12,8 +12,8 @@ from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.places import function_of, place, without_function
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, one_line
+from jupyter_graphbreak.views.words.places import function_of, location_text, without_function
+from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and, join_words, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +55,7 @@ def startup_sentence(report: Report) -> str:
     ]
     rest = longest[_MAX_NAMED_FUNCTIONS:]
     if sum(seconds for _, seconds in rest) >= _MIN_SHOWN_S:
-        parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {counted(len(rest), 'more function')}")
+        parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {count_text(len(rest), 'more function')}")
     recompile_s = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
     sentences = [f"start-up: {total:.1f} s of compiling: {', '.join(parts)}"]
     if recompile_s >= _MIN_SHOWN_S:
@@ -74,7 +74,7 @@ def _waiting_calls_text(report: Report) -> str:
     entries = {frame.id for frame in report.frames if frame.role == "entry"}
     calls = sum(count for first, count in recompiles_by_function.items() if first in entries)
     calls = max(calls, *recompiles_by_function.values())
-    return f"for which {counted(calls, 'call')} waited"
+    return f"for which {count_text(calls, 'call')} waited"
 
 
 def _cache_sentence(report: Report) -> list[str]:
@@ -83,7 +83,7 @@ def _cache_sentence(report: Report) -> list[str]:
     if hits is None or misses is None or not hits + misses:
         return []
     if hits:
-        return [f"inductor's cache had the code of {hits} of {counted(hits + misses, 'graph')}"]
+        return [f"inductor's cache had the code of {hits} of {count_text(hits + misses, 'graph')}"]
     return ["inductor's cache had none of it: keep the folder that TORCHINDUCTOR_CACHE_DIR names for the next start"]
 
 
@@ -93,13 +93,13 @@ def _block_sentence(report: Report) -> list[str]:
     is_measured = report.cost is not None and any(entry.regions is not None for entry in report.cost.entries)
     if block is None or block.saving < _MIN_BLOCK_SAVING or is_measured:
         return []
-    start, share = place(report, block.place), f"{block.share:.0%} of its operations"
+    start, share = location_text(report, block.place), f"{block.share:.0%} of its operations"
     repeats = f"graph {block.graph} repeats the block that starts at {start} {block.times} times ({share})"
     return [f"{repeats}: compiling that block alone may save {block.saving:.0%} of the graph's compile time"]
 
 
 @dataclass(frozen=True)
-class Block:
+class RepeatedBlock:
     """A block of operations that a graph repeats, with its share of all operations of the graph."""
 
     graph: str
@@ -113,7 +113,7 @@ class Block:
         return self.share * (1 - 1 / self.times)
 
 
-def largest_repeated_block(graph: Graph) -> Block | None:
+def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
     """Return the largest block of operations that a graph repeats; ``None`` if there is none.
 
     Operations are identified by line and target. One that recurs at equal distances belongs to such a block. The place
@@ -141,7 +141,7 @@ def largest_repeated_block(graph: Graph) -> Block | None:
             spans.setdefault(location.function, []).append(number)
     widest = max(spans.values(), key=lambda span: span[-1] - span[0])
     start = graph.ops[widest[0]].location
-    return Block(graph.id, start, len(positions), covered / len(graph.ops)) if start is not None else None
+    return RepeatedBlock(graph.id, start, len(positions), covered / len(graph.ops)) if start is not None else None
 
 
 def _frame_name(report: Report, frame: Frame) -> str:
@@ -226,7 +226,7 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
         return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
     parts = [
-        f"compiled, a call is {_compared_with_eager(entry.eager, entry.compiled)} {times}",
+        f"compiled, a call is {_compare_with_eager(entry.eager, entry.compiled)} {times}",
         *_guard_time_text(entry),
     ]
     for remedied in entry.remedied[:_MAX_REMEDIED]:
@@ -235,12 +235,12 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
             parts.append(f"{name}: no measurable effect")
         else:
             parts.append(
-                f"{name}: {_compared_with_eager(entry.eager, remedied.time)} ({time_text(remedied.time.median_us)})"
+                f"{name}: {_compare_with_eager(entry.eager, remedied.time)} ({time_text(remedied.time.median_us)})"
             )
     return "; ".join(parts)
 
 
-def _compared_with_eager(eager: Spread, measured: Spread) -> str:
+def _compare_with_eager(eager: Spread, measured: Spread) -> str:
     """Compare a time with eager's: "3.1 times slower than eager", "8% faster than eager"."""
     if may_be_equal(eager, measured) or not min(eager.median_us, measured.median_us) > 0:
         return "as fast as eager, within measurement error"
@@ -265,7 +265,7 @@ def _without_breaks_text(report: Report, ids: Iterable[str]) -> str:
     removed_numbers = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
     if not removed_numbers:
         return "without recompiles" if any(remedy.recompiles for remedy in applied) else "with a remedy"
-    return f"without break{'s' if len(removed_numbers) > 1 else ''} {and_list(list(map(str, removed_numbers)))}"
+    return f"without break{'s' if len(removed_numbers) > 1 else ''} {join_with_and(list(map(str, removed_numbers)))}"
 
 
 def coverage_sentences(report: Report) -> list[str]:
@@ -278,7 +278,7 @@ def coverage_sentences(report: Report) -> list[str]:
         parts = [_coverage_text(entry.coverage)] if entry.coverage is not None else []
         parts += _processor_time_text(entry)
         if entry.break_even_calls is not None:
-            parts.append(f"compiling pays off after {counted(entry.break_even_calls, 'call')}")
+            parts.append(f"compiling pays off after {count_text(entry.break_even_calls, 'call')}")
         parts += _time_in_run_text(entry)
         parts += _device_work_text(entry)
         if parts:
@@ -300,9 +300,9 @@ def _device_work_text(entry: EntryCost) -> list[str]:
     compiled, eager = entry.device_work, entry.eager_device_work
     if compiled is None or eager is None:
         return []
-    graphs = f" and {counted(compiled.graph_launches, 'CUDA graph')}" if compiled.graph_launches else ""
-    launches = f"launches {counted(compiled.launches, 'kernel')}{graphs} (eager {eager.launches})"
-    waits = f"waits for the device {counted(compiled.synchronizations, 'time')} (eager {eager.synchronizations})"
+    graphs = f" and {count_text(compiled.graph_launches, 'CUDA graph')}" if compiled.graph_launches else ""
+    launches = f"launches {count_text(compiled.launches, 'kernel')}{graphs} (eager {eager.launches})"
+    waits = f"waits for the device {count_text(compiled.synchronizations, 'time')} (eager {eager.synchronizations})"
     memory = f"takes up to {memory_text(compiled.peak_bytes)} of its memory (eager {memory_text(eager.peak_bytes)})"
     return [f"a call {launches}, {waits}, {memory}"]
 
@@ -332,8 +332,8 @@ def _processor_time_text(entry: EntryCost) -> list[str]:
 def _coverage_text(coverage: Coverage) -> str:
     all_ops = coverage.compiled_ops + coverage.eager_ops
     if coverage.compiled_ops == 0:
-        return f"nothing ran compiled: {counted(all_ops, 'operation')} ran eagerly"
-    words = f"{coverage.compiled_ops} of {counted(all_ops, 'operation')} ran compiled"
+        return f"nothing ran compiled: {count_text(all_ops, 'operation')} ran eagerly"
+    words = f"{coverage.compiled_ops} of {count_text(all_ops, 'operation')} ran compiled"
     return words if coverage.time_share is None else f"{words}, {coverage.time_share:.0%} of the time"
 
 
@@ -341,7 +341,7 @@ def _coverage_text(coverage: Coverage) -> str:
 _break_times = per_report(break_times)
 
 
-def break_time(report: Report, break_: Break) -> str:
+def break_time_text(report: Report, break_: Break) -> str:
     """Return the time that a break costs: the measured saving of a fix, or else the time outside graphs at the break.
 
     If several entries reach the break, the one in which it costs most counts.
@@ -358,7 +358,7 @@ def break_time(report: Report, break_: Break) -> str:
     return f"fixing it {word} {time_text(abs(time.saved_us))} of {time_text(compiled.median_us)} a call"
 
 
-def saving_text(report: Report, break_: Break) -> str:
+def measured_cost_text(report: Report, break_: Break) -> str:
     """Return the measured time of a break: "costs 24 µs of 34 µs per call"; empty if unknown."""
     time = _break_times(report).get(break_.id)
     if time is None or time.remedied is None or may_be_equal(time.remedied.time, time.entry.compiled):
@@ -380,7 +380,7 @@ def time_change_text(report: Report, remedy: Remedy) -> str:
     return f"a call then takes {time_text(after.median_us)}, not {time_text(before.median_us)}"
 
 
-def slowdown_by(report: Report, remedy: Remedy) -> str:
+def slowdown_text(report: Report, remedy: Remedy) -> str:
     """Say how much a remedy slows down a measured call, if it does: "a call then takes 1.70 ms, not 1.60 ms"."""
     after, before = _times_with_and_without(report, remedy)
     if after is None or before is None or may_be_equal(after, before) or after.median_us < before.median_us:
@@ -427,7 +427,9 @@ def restoring_sentences(check: Check) -> list[str]:
             sentences.append(sentence)
     if sentences or not check.restored_by:
         return sentences
-    return [f"The result stays wrong with {and_list([f'`{one_line(trial.change)}`' for trial in check.restored_by])}"]
+    return [
+        f"The result stays wrong with {join_with_and([f'`{one_line(trial.change)}`' for trial in check.restored_by])}"
+    ]
 
 
 def check_sentence(report: Report, check: Check, compared_calls: int = 1) -> str:
@@ -449,8 +451,8 @@ def check_sentence(report: Report, check: Check, compared_calls: int = 1) -> str
     words = f"{'wrong' if check.is_result_wrong else 'different'}: {check.function} compiled with {check.backend}"
     if first is not None:
         words += f", from graph {first.graph}"
-        words += f", {place(report, without_function(first.location))}" if first.location is not None else ""
+        words += f", {location_text(report, without_function(first.location))}" if first.location is not None else ""
         words += f" ({first.op.rpartition('.')[2]})" if first.op else ""
     if check.step is not None:
         words += f", {_INTRODUCED_BY[check.step]}"
-    return f"{words}: {joined(check.differences, '; ')}" if check.differences else words
+    return f"{words}: {join_words(check.differences, '; ')}" if check.differences else words

@@ -12,9 +12,9 @@ from jupyter_graphbreak.report.cost import are_apart
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import entry_prefix, memory_text, time_text
-from jupyter_graphbreak.views.words.places import place, without_function
-from jupyter_graphbreak.views.words.plain_text import counted, one_line
-from jupyter_graphbreak.views.words.recompilation import failed_guards, guard_lines
+from jupyter_graphbreak.views.words.places import location_text, without_function
+from jupyter_graphbreak.views.words.plain_text import count_text, one_line
+from jupyter_graphbreak.views.words.recompilation import failed_guards, guard_lines_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -127,7 +127,7 @@ def startup_findings(report: Report) -> list[CostFinding]:
     if max(startup.first_s, startup.second_s) >= _NOTABLE_START_S:
         hits = sum(graph.cache == "hit" for graph in startup.graphs)
         count = len(startup.graphs)
-        hits_text = f"{hits} of {counted(count, 'graph')} {'is' if 1 in {hits, count} else 'are'}"
+        hits_text = f"{hits} of {count_text(count, 'graph')} {'is' if 1 in {hits, count} else 'are'}"
         seconds_of_starts = f"{startup.second_s:.1f} s at a second start ({startup.first_s:.1f} s at the first)"
         findings.append(CostFinding(f"compiling takes {seconds_of_starts}: {hits_text} in AOTAutograd's cache"))
     bypassed = [graph for graph in startup.graphs if graph.cache == "bypass"]
@@ -136,7 +136,7 @@ def startup_findings(report: Report) -> list[CostFinding]:
         name = f"graph {graph.graph}"
         sentence = f"{name} is never in AOTAutograd's cache, so every start compiles it for {compile_s:.1f} s"
         facts = [one_line(graph.reason)] if graph.reason else []
-        facts += [place(report, without_function(graph.location))] if graph.location is not None else []
+        facts += [location_text(report, without_function(graph.location))] if graph.location is not None else []
         sentence += f" ({', '.join(facts)})" if facts else ""
         change = next((change for change in startup.changes if graph.graph in change.graphs), None)
         if change is not None:
@@ -187,7 +187,9 @@ def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternat
         )
         return
     place_text = (
-        f" at {place(report, without_function(alternative.location))}" if alternative.location is not None else ""
+        f" at {location_text(report, without_function(alternative.location))}"
+        if alternative.location is not None
+        else ""
     )
     branch = f"the branch{place_text} that only compiled code takes"
     if not are_apart(alternative.time, alternative.before):
@@ -247,10 +249,10 @@ def _separate_blocks_finding(report: Report, regions: RegionCost, way: CompiledW
     guards = failed_guards((difference.compilation, difference) for difference in way.differences)
     variations = []
     for guard in guards[:_MAX_DIFFERENCES]:
-        where = guard_lines(report, guard)
+        where = guard_lines_text(report, guard)
         variations.append(f"{one_line(guard.variation)}{f' ({where})' if where else ''}")
     sentence = f"compiled alone, the {regions.count} `{one_line(regions.block)}` modules need "
-    sentence += counted(way.compilations, "compilation")
+    sentence += count_text(way.compilations, "compilation")
     sentence += ", and the rest of them runs eagerly (recompile limit)," if way.limit_hit else ""
     sentence += f" because of what differs: {'; '.join(variations)}"
     sentence += f". Advice: {one_line(guards[0].advice)}" if guards[0].advice else ""
@@ -264,7 +266,7 @@ def _unfused_kernels_finding(report: Report, kernels: UnfusedKernels) -> CostFin
     5.1 MiB again because of that".
     """
     kernel_lines = dict.fromkeys(line for line in (kernels.first, kernels.second) if line is not None)
-    lines = [place(report, without_function(line)) for line in kernel_lines]
+    lines = [location_text(report, without_function(line)) for line in kernel_lines]
     verb = "run in separate kernels" if len(lines) > 1 else "runs in several kernels"
     name = one_line(kernels.op or "").removesuffix(".default").rpartition(".")[2]
     library = {"library": f"`{name}` is computed by a library, whose kernels are not fused with others"}
@@ -277,7 +279,7 @@ def _slow_operation_finding(report: Report, entry: EntryCost, op: OpCost) -> Cos
     """Name a slow operation: "`erfinv` is 8.7 times slower compiled than eager (3.14 ms against ..., line 6)"."""
     eager, compiled = op.eager.median_us, op.compiled.median_us
     facts = [f"{time_text(compiled)} against {time_text(eager)}"]
-    facts += [place(report, without_function(op.location))] if op.location is not None else []
+    facts += [location_text(report, without_function(op.location))] if op.location is not None else []
     name, ratio = one_line(op.op).rpartition(".")[2], compiled / max(eager, _MIN_US)
     times = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"  # noqa: PLR2004
     sentence = f"`{name}` is {times} times slower compiled than eager ({', '.join(facts)})"
@@ -300,7 +302,7 @@ def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
     parts: list[str] = []
     for guard in notable_guards[:_MAX_GUARDS]:
         facts = [f"{guard.count} guards"] if guard.count > 1 else []
-        facts += [place(report, without_function(guard.location))] if guard.location is not None else []
+        facts += [location_text(report, without_function(guard.location))] if guard.location is not None else []
         facts_text = f" ({', '.join(facts)})" if facts else ""
         path = _MODULE_CONTAINER.sub("", plain_guard(guard.guard))
         subject, us = f"on `{path}`", time_text(guard.time.median_us)
@@ -344,7 +346,7 @@ def _memory_finding(report: Report, memory: MemoryCost) -> Iterator[CostFinding]
 def _line_with_most_text(report: Report, by_line: Mapping[Location, int]) -> str:
     """Name the line that keeps the most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
     line = _line_with_most_memory(by_line)
-    return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
+    return f", most at {location_text(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
 
 
 def _line_with_most_memory(by_line: Mapping[Location, int]) -> Location | None:
@@ -367,7 +369,7 @@ def _growth_finding(report: Report, growth: MemoryGrowth | None) -> Iterator[Cos
         eager = memory_text(growth.eager_bytes) if growth.eager_bytes else "nothing"
         sentence += ", as eager calls do" if is_equal else f", and an eager call keeps {eager}"
     if growth.location is not None:
-        sentence += f" (allocated at {place(report, without_function(growth.location))})"
+        sentence += f" (allocated at {location_text(report, without_function(growth.location))})"
     if growth.without_backward_bytes is not None:
         sentence += f"; {memory_text(growth.without_backward_bytes)} if no backward pass follows"
     # Running out of memory is worse than being slow, so this comes first.

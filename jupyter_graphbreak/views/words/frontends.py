@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.frontends import Example, Frontends, Outcome, Verdict
 
 #: Outcomes as shown to a reader.
-OUTCOMES: dict[Outcome, str] = {
+OUTCOME_TEXTS: dict[Outcome, str] = {
     "captures": "captures",
     "breaks": "right, with breaks",
     "eager": "right, runs eagerly",
@@ -36,7 +36,7 @@ def call_text(frontends: Frontends) -> str:
     return f"{frontends.function}({frontends.example.values})"
 
 
-def details(frontends: Frontends, verdict: Verdict) -> list[str]:
+def verdict_sentences(frontends: Frontends, verdict: Verdict) -> list[str]:
     """Return sentences about a verdict, with code between backticks."""
     sentences = []
     example_text = f"with {_describe_example(verdict.example)}: " if verdict.example is not None else ""
@@ -58,7 +58,7 @@ def details(frontends: Frontends, verdict: Verdict) -> list[str]:
     return sentences
 
 
-def legend(frontends: Frontends) -> list[str]:
+def input_notes(frontends: Frontends) -> list[str]:
     """Return sentences about the inputs that were used and their limits."""
     if frontends.effects and frontends.report is not None:
         return [not_run_again_sentence(frontends.report)]

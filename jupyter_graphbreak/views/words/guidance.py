@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.schema import Advice
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.places import function_of
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.plain_text import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,28 +32,28 @@ def cost_text(break_: Break) -> str:
     cost = break_.cost
     if cost is None:
         return ""
-    eager = f"{counted(cost.eager, 'function')} {'runs' if cost.eager == 1 else 'run'} eagerly" if cost.eager else ""
-    return "; ".join(filter(None, [graphs_added(break_), eager])) or "adds no graph"
+    eager = f"{count_text(cost.eager, 'function')} {'runs' if cost.eager == 1 else 'run'} eagerly" if cost.eager else ""
+    return "; ".join(filter(None, [added_graphs_text(break_), eager])) or "adds no graph"
 
 
-def graphs_added(break_: Break) -> str:
+def added_graphs_text(break_: Break) -> str:
     """Describe what a break adds: "adds 2 graphs; compiling the code after it took 0.35 s"; empty if nothing."""
     cost = break_.cost
     if cost is None or (not cost.graphs and cost.compile_s is None):
         return ""
     seconds = f"compiling the code after it took {cost.compile_s:.2f} s" if cost.compile_s is not None else ""
-    graphs = f"adds {counted(cost.graphs, 'graph')}" if cost.graphs else "adds no graph"
+    graphs = f"adds {count_text(cost.graphs, 'graph')}" if cost.graphs else "adds no graph"
     return "; ".join(filter(None, [graphs, seconds]))
 
 
-def guidance(report: Report, break_: Break) -> list[Advice]:
+def advice_for_break(report: Report, break_: Break) -> list[Advice]:
     """Return advice about a break, the best first; techniques whose trials failed are left out.
 
     PyTorch's hints are included if the line is the reader's own, or if there is no other advice.
     """
     texts = {advice.text for advice in break_.advice}
     hints = break_.hints if break_.owner == "own" or not break_.advice else []
-    caller_advice = _fix_caller_first(report, break_) if break_.minor else None
+    caller_advice = _advice_to_fix_caller(report, break_) if break_.minor else None
     all_advice = [*break_.advice, *(Advice(hint) for hint in hints if hint not in texts)]
     all_advice = _without_failed_techniques(all_advice, _failed_techniques(report, break_))
     return [caller_advice, *all_advice] if caller_advice is not None else all_advice
@@ -108,7 +108,7 @@ def _without_failed_techniques(advice: list[Advice], failed: list[str]) -> list[
     return [Advice(f"{kept[0].text} ({note})", kept[0].origin), *kept[1:]]
 
 
-def _fix_caller_first(report: Report, break_: Break) -> Advice | None:
+def _advice_to_fix_caller(report: Report, break_: Break) -> Advice | None:
     """Return advice to fix another break first, if the function is compiled alone because its caller runs eagerly."""
     frames = lookup.frames(report)
     frame = frames.get(break_.occurrences[-1].frame or "") if break_.occurrences else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.plain_text import counted, number_ranges
+from jupyter_graphbreak.views.words.plain_text import count_text, number_ranges
 from jupyter_graphbreak.views.words.recompilation import limited_functions_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _MIN_WAIT_S = 0.1
 def job_headline(job: Job) -> str:
     """Return the summary line: "2 processes, 3 breaks, 1 of them not on every rank"."""
     number = sum(len(process.members) for process in job.processes)
-    parts = [f"{number} process{'' if number == 1 else 'es'}", counted(len(job.breaks), "break")]
+    parts = [f"{number} process{'' if number == 1 else 'es'}", count_text(len(job.breaks), "break")]
     limit_sentences: Counter[str] = Counter()
     for process in job.processes:
         limit_sentences[limited_functions_text(process.report)] += len(process.members)
@@ -44,7 +44,7 @@ def process_name(process: Process) -> str:
     return f"rank {process.rank} ({number})" if process.rank is not None else number
 
 
-def job_place(place: JobPlace | None) -> str:
+def job_location_text(place: JobPlace | None) -> str:
     """Return the place of a break: "model.py:8 in leaf"."""
     if place is None:
         return "an unknown place"

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from jupyter_graphbreak.views.words.paths import decision_place, ordered_paths
+from jupyter_graphbreak.views.words.paths import decision_location, ordered_paths
 from jupyter_graphbreak.views.words.per_report import per_report
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def graph_colors(report: Report) -> dict[str, int]:
     return {graph.id: index % COLOR_COUNT for index, graph in enumerate(report.graphs)}
 
 
-def listing(report: Report, source: Source) -> list[Line]:
+def annotated_lines(report: Report, source: Source) -> list[Line]:
     """Return the annotated lines of a source.
 
     If the report contains only some functions of a file, the line numbers have gaps. If it lacks the line of a break,
@@ -187,7 +187,7 @@ def _annotations_by_source(report: Report) -> dict[str, _Annotations]:
 @per_report
 def _paths_by_line(report: Report) -> dict[tuple[str, int], PathDifference]:
     """Return the first difference of each line, by source id and line."""
-    tests_and_paths = ((decision_place(path), path) for path in reversed(ordered_paths(report)))
+    tests_and_paths = ((decision_location(path), path) for path in reversed(ordered_paths(report)))
     return {(test.source, test.line): path for test, path in tests_and_paths if test is not None}
 
 

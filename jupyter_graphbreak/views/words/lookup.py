@@ -28,7 +28,7 @@ def main_cell(report: Report) -> Source | None:
 
 
 @per_report
-def functions(report: Report) -> dict[tuple[str, str], list[FunctionName]]:
+def functions_by_name(report: Report) -> dict[tuple[str, str], list[FunctionName]]:
     """Return the functions whose qualified and plain names differ, by source and plain name, sorted by line."""
     index: defaultdict[tuple[str, str], list[FunctionName]] = defaultdict(list)
     for source in report.sources:
@@ -58,14 +58,14 @@ def resumes_of(report: Report, break_: Break) -> list[Resume]:
 
 
 @per_report
-def skipped(report: Report) -> dict[str, Skipped]:
+def skipped_functions(report: Report) -> dict[str, Skipped]:
     """Return the functions that run eagerly, by id."""
     return {function.id: function for function in report.skipped}
 
 
-def skipped_by(report: Report, break_: Break) -> list[Skipped]:
+def functions_skipped_by(report: Report, break_: Break) -> list[Skipped]:
     """Return the functions that run eagerly because of a break."""
-    by_id = skipped(report)
+    by_id = skipped_functions(report)
     return [by_id[ident] for ident in break_.skipped if ident in by_id]
 
 
@@ -82,7 +82,7 @@ def scopes(report: Report) -> dict[str, Scope]:
 
 
 @per_report
-def graphs_ended(report: Report) -> dict[str | None, list[Graph]]:
+def graphs_by_break(report: Report) -> dict[str | None, list[Graph]]:
     """Return the graphs that each break ended."""
     index: defaultdict[str | None, list[Graph]] = defaultdict(list)
     for graph in report.graphs:
@@ -99,22 +99,22 @@ def remedies(report: Report) -> dict[str, Remedy]:
 @per_report
 def remedies_by_break(report: Report) -> dict[str, list[Remedy]]:
     """Return the remedies for each break."""
-    return _by_id(report, lambda remedy: remedy.breaks)
+    return _remedies_by(report, lambda remedy: remedy.breaks)
 
 
 @per_report
 def remedies_by_frame(report: Report) -> dict[str, list[Remedy]]:
     """Return the remedies for each frame that runs eagerly, without those for a break."""
-    return _by_id(report, lambda remedy: [] if remedy.breaks else remedy.frames)
+    return _remedies_by(report, lambda remedy: [] if remedy.breaks else remedy.frames)
 
 
 @per_report
 def remedies_by_recompile(report: Report) -> dict[str, list[Remedy]]:
     """Return the remedies for each recompile."""
-    return _by_id(report, lambda remedy: remedy.recompiles)
+    return _remedies_by(report, lambda remedy: remedy.recompiles)
 
 
-def _by_id(report: Report, ids_of: Callable[[Remedy], list[str]]) -> dict[str, list[Remedy]]:
+def _remedies_by(report: Report, ids_of: Callable[[Remedy], list[str]]) -> dict[str, list[Remedy]]:
     """Return the remedies for each part of the report, given the ids of the parts that a remedy is for."""
     index: defaultdict[str, list[Remedy]] = defaultdict(list)
     for remedy in report.remedies or []:
@@ -124,6 +124,6 @@ def _by_id(report: Report, ids_of: Callable[[Remedy], list[str]]) -> dict[str, l
 
 
 @per_report
-def recompiled_functions(report: Report) -> dict[str, str]:
+def function_by_recompile(report: Report) -> dict[str, str]:
     """Return the name of the function of each recompile, by the recompile's id."""
     return {recompile.id: recompile.function for recompile in report.recompiles}

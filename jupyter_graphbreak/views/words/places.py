@@ -63,7 +63,7 @@ _MODULE = "<module>"
 _MAX_CODE_LINES = 20
 
 
-def place(report: Report, location: Location | None) -> str:
+def location_text(report: Report, location: Location | None) -> str:
     """Return a place in words: "line 14 in step", "modeling_bart.py:660 in f"."""
     if location is None:
         return "an unknown place"
@@ -82,7 +82,7 @@ def function_of(report: Report, location: Location) -> str:
     name = location.function or ""
     if name == _MODULE:
         return name
-    named_alike = lookup.functions(report).get((location.source, name.rpartition(".")[2]), [])
+    named_alike = lookup.functions_by_name(report).get((location.source, name.rpartition(".")[2]), [])
     index = bisect_right(named_alike, location.line, key=lambda function: function.line) - 1
     return named_alike[index].name if index >= 0 and named_alike[index].name.endswith(f".{name}") else name
 

@@ -26,7 +26,7 @@ def is_known_page(url: str | None) -> bool:
     return url is not None and _KNOWN_PAGES.fullmatch(url) is not None
 
 
-def counted(number: int, noun: str) -> str:
+def count_text(number: int, noun: str) -> str:
     """Return a number with its noun: "1 break", "2 breaks"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -36,13 +36,13 @@ def times_text(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
-def joined(words: Sequence[str], separator: str) -> str:
+def join_words(words: Sequence[str], separator: str) -> str:
     """Join words; of a very long list, only the first words, with the number of the rest."""
     more = len(words) - _MAX_WORDS
     return separator.join([*words[:_MAX_WORDS], *([f"and {more} more"] if more > 0 else [])])
 
 
-def and_list(words: Sequence[str]) -> str:
+def join_with_and(words: Sequence[str]) -> str:
     """Join words as in a sentence: "A", "A and B", "A, B and C"."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
@@ -51,13 +51,13 @@ def graph_names(ids: Sequence[str]) -> str:
     """Return the names of graphs: "graph A", "graphs A and B"; of a very long list, only the first."""
     more = len(ids) - _MAX_WORDS
     names = [*ids[:_MAX_WORDS], *([f"{more} more"] if more > 0 else [])]
-    return f"graph{'s' if len(ids) > 1 else ''} {and_list(names)}"
+    return f"graph{'s' if len(ids) > 1 else ''} {join_with_and(names)}"
 
 
-def number_list(numbers: Sequence[int]) -> str:
+def join_numbers(numbers: Sequence[int]) -> str:
     """Join sorted numbers; three or more in a row become a range: "1 to 7 and 9"."""
     parts = number_ranges(numbers, " to ")
-    return and_list(parts) if len(parts) <= _MAX_WORDS else joined(parts, ", ")
+    return join_with_and(parts) if len(parts) <= _MAX_WORDS else join_words(parts, ", ")
 
 
 def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
@@ -79,7 +79,7 @@ def with_arrows(text: str) -> str:
     return text.replace(" -> ", " → ")
 
 
-def duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return a time in the unit that suits it: "12 µs", "84 ms", "5.10 s", "31.2 s", "1.4 min"."""
     for limit, factor, form in (
         (0.001, 1e6, "{:.0f} µs"),
@@ -109,10 +109,10 @@ def whole_clauses(text: str, limit: int) -> str:
 
 def one_line(text: str) -> str:
     """Return a text as one line that is safe to show in a terminal."""
-    return plain(re.sub(r"\s+", " ", text).strip())
+    return escape_controls(re.sub(r"\s+", " ", text).strip())
 
 
-def plain(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Escape characters that control a terminal or reorder the text."""
     if text.isascii() and text.isprintable():
         return text  # nearly all are

@@ -22,10 +22,10 @@ from jupyter_graphbreak.views.words.places import (
     function_of,
     is_of_library,
     is_wrapper_of_torch,
-    place,
+    location_text,
     without_function,
 )
-from jupyter_graphbreak.views.words.plain_text import and_list, one_line, times_text
+from jupyter_graphbreak.views.words.plain_text import join_with_and, one_line, times_text
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
     ]
     advice = "remove the breaks, or `torch.compile(..., dynamic=True)`"
     return _merge_functions(
-        functions, f"{len(functions)} functions between breaks", f"{and_list(varied_things)} varied", advice
+        functions, f"{len(functions)} functions between breaks", f"{join_with_and(varied_things)} varied", advice
     )
 
 
@@ -336,11 +336,11 @@ def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remed
     return trials.working[0] if trials is not None and trials.working else None
 
 
-def guard_lines(report: Report, guard: FailedGuard) -> str:
+def guard_lines_text(report: Report, guard: FailedGuard) -> str:
     """Return the first lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
-    places = [place(report, without_function(location)) for location in guard.locations[:_MAX_LINES]]
+    places = [location_text(report, without_function(location)) for location in guard.locations[:_MAX_LINES]]
     more = len(guard.locations) - _MAX_LINES
-    return and_list([*places, *([f"{more} more"] if more > 0 else [])])
+    return join_with_and([*places, *([f"{more} more"] if more > 0 else [])])
 
 
 def function_name(report: Report, recompilation: Recompilation) -> str:

@@ -12,7 +12,7 @@ from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, OTHER_CAUSE, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, number_list
+from jupyter_graphbreak.views.words.plain_text import count_text, join_numbers, join_with_and, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,7 +80,7 @@ def remedies_for_break(report: Report, break_: Break) -> BreakRemedies | None:
     """Return the remedies for a break and for functions that run eagerly after it; ``None`` without trials."""
     if report.remedies is None:
         return None
-    skipped = lookup.skipped(report)
+    skipped = lookup.skipped_functions(report)
     frames = dict.fromkeys(skipped[ident].frame or "" for ident in break_.skipped if ident in skipped)
     by_break, by_frame = lookup.remedies_by_break(report), lookup.remedies_by_frame(report)
     remedies_of_frames = (remedy for frame in frames for remedy in by_frame.get(frame, ()))
@@ -109,12 +109,14 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
         unique.values(),
         key=lambda r: (
             not r.breaks, _VERDICT_ORDER.index(r.verdict), r.family == INNER_FAMILY, _compilations_left(r),
-            _further_changes(r), -len(r.breaks),
+            _further_change_count(r), -len(r.breaks),
         ),
     )  # fmt: skip
     changes = [remedy for remedy in ordered if remedy.kind != "person"]
     # A change may be tried several times with the same result, for example alone and before another step.
-    failed = {(remedy.title, outcome(remedy)): remedy for remedy in reversed(changes) if remedy.verdict not in WORKING}
+    failed = {
+        (remedy.title, outcome_text(remedy)): remedy for remedy in reversed(changes) if remedy.verdict not in WORKING
+    }
     return BreakRemedies(
         [remedy for remedy in changes if remedy.verdict in WORKING],
         list(reversed(failed.values())),
@@ -131,7 +133,7 @@ def _compilations_left(remedy: Remedy) -> int:
     return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
 
 
-def _further_changes(remedy: Remedy) -> int:
+def _further_change_count(remedy: Remedy) -> int:
     """Return the number of further changes that a remedy combines."""
     return remedy.title.count("; ")
 
@@ -150,7 +152,7 @@ def verdict_label(remedy: Remedy) -> str:
     return _LABELS.get(remedy.verdict, remedy.verdict)
 
 
-def outcome(remedy: Remedy) -> str:
+def outcome_text(remedy: Remedy) -> str:
     """Return the verdict on a remedy with its evidence, or with the reason why the remedy does not work.
 
     "works: values and gradients equal on 6 inputs with inductor, both sides taken; 5 graphs become 1", "different
@@ -183,7 +185,7 @@ _RESULT_LABELS: dict[RemedyVerdict, str] = {
 }  # fmt: skip
 
 
-def own_edit_sentence(report: Report) -> tuple[str, bool]:
+def user_edit_sentence(report: Report) -> tuple[str, bool]:
     """Return a sentence about the user's own edit, and whether it works; the sentence is empty if there is no edit.
 
     "Your edit: same results, removes break 3", "Your edit: different results (the gradient of w is 12, not 18)".
@@ -217,8 +219,8 @@ def _comparison_text(remedy: Remedy) -> str:
     untested = "".join(f", but {doubt}" for doubt in _untested_cases(remedy))
     if evidence is None:
         return untested.removeprefix(", ")
-    comparison = f"{and_list(evidence.compared)} equal" if evidence.compared else "ran"
-    inputs = counted(evidence.inputs, "call" if remedy.recompiles else "input")
+    comparison = f"{join_with_and(evidence.compared)} equal" if evidence.compared else "ran"
+    inputs = count_text(evidence.inputs, "call" if remedy.recompiles else "input")
     sentence = f"{comparison} on {inputs} with {evidence.backend}"
     return f"{sentence}, both sides taken{untested}" if evidence.both_sides else sentence + untested
 
@@ -229,25 +231,25 @@ def _counts_text(evidence: Evidence | None) -> str:
     if evidence.compilations_before is not None and evidence.compilations_after is not None:
         return _compilation_counts_text(evidence.compilations_before, evidence.compilations_after, evidence.unseen)
     before, after = evidence.graphs_before, evidence.graphs_after
-    graphs = f"{counted(before, 'graph')} {'becomes' if before == 1 else 'become'} {after}"
+    graphs = f"{count_text(before, 'graph')} {'becomes' if before == 1 else 'become'} {after}"
     parts = [graphs if before != after else ""]
     if evidence.breaks_after == 0:
         parts.append("no break is left")
     elif evidence.breaks_after < evidence.breaks_before:
         breaks_left = evidence.breaks_after
         parts.append(
-            f"{counted(breaks_left, 'break')} of {evidence.breaks_before} {'is' if breaks_left == 1 else 'are'} left"
+            f"{count_text(breaks_left, 'break')} of {evidence.breaks_before} {'is' if breaks_left == 1 else 'are'} left"
         )
     return ", ".join(part for part in parts if part)
 
 
 def _compilation_counts_text(before: int, after: int, unseen: UnseenInputs | None) -> str:
     """Return how the number of compilations changes: "5 compilations become 1, none for 3 calls with new sizes ..."."""
-    sentence = f"{counted(before, 'compilation')} {'becomes' if before == 1 else 'become'} {after}"
+    sentence = f"{count_text(before, 'compilation')} {'becomes' if before == 1 else 'become'} {after}"
     if unseen is None or not unseen.inputs:
         return sentence
     new_compilations = f"{unseen.compilations} more" if unseen.compilations else "none"
-    return f"{sentence}, {new_compilations} for {counted(unseen.inputs, 'call')} with new sizes or values"
+    return f"{sentence}, {new_compilations} for {count_text(unseen.inputs, 'call')} with new sizes or values"
 
 
 # Changes.
@@ -438,13 +440,13 @@ def _are_incompatible(one: Remedy, other: Remedy) -> bool:
     )
 
 
-def breaks_left_by_interrupt(report: Report) -> str:
+def untried_targets_text(report: Report) -> str:
     """Return what an interrupted search for remedies left to try: "breaks 2 and 3"; empty if it left nothing."""
     numbers = break_numbers(report)
     untried = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
     untried_numbers = sorted({numbers[ident] for remedy in untried for ident in remedy.breaks if ident in numbers})
     if untried_numbers:
-        return f"break{'s' if len(untried_numbers) > 1 else ''} {number_list(untried_numbers)}"
+        return f"break{'s' if len(untried_numbers) > 1 else ''} {join_numbers(untried_numbers)}"
     return next((target for remedy in untried if (target := target_text(report, remedy))), "")
 
 
@@ -453,13 +455,13 @@ def target_text(report: Report, remedy: Remedy) -> str:
     numbers = break_numbers(report)
     removed_numbers = sorted(numbers[ident] for ident in remedy.breaks if ident in numbers)
     if not removed_numbers and remedy.recompiles:
-        functions = lookup.recompiled_functions(report)
+        functions = lookup.function_by_recompile(report)
         names = dict.fromkeys(functions[ident] for ident in remedy.recompiles if ident in functions)
-        return f"recompiles of {joined(list(names), ', ')}" if names else ""
+        return f"recompiles of {join_words(list(names), ', ')}" if names else ""
     if not removed_numbers:
         frames = lookup.frames(report)
-        return joined([frames[ident].function for ident in dict.fromkeys(remedy.frames) if ident in frames], ", ")
-    return f"break{'s' if len(removed_numbers) > 1 else ''} {number_list(removed_numbers)}"
+        return join_words([frames[ident].function for ident in dict.fromkeys(remedy.frames) if ident in frames], ", ")
+    return f"break{'s' if len(removed_numbers) > 1 else ''} {join_numbers(removed_numbers)}"
 
 
 def trials_sentence(trials: BreakRemedies) -> str:
@@ -484,12 +486,12 @@ def trials_sentence(trials: BreakRemedies) -> str:
     return "; ".join(outcomes)
 
 
-def failed_heading(failed: list[Remedy]) -> str:
+def failed_trials_heading(failed: list[Remedy]) -> str:
     """Return the heading of the changes that do not work: "2 trials failed, 1 change not tried"."""
     untried = sum(remedy.verdict == "not tried" for remedy in failed)
     parts = [
-        f"{counted(len(failed) - untried, 'trial')} failed" if len(failed) > untried else "",
-        f"{counted(untried, 'change')} not tried" if untried else "",
+        f"{count_text(len(failed) - untried, 'trial')} failed" if len(failed) > untried else "",
+        f"{count_text(untried, 'change')} not tried" if untried else "",
     ]
     return ", ".join(filter(None, parts))
 
@@ -504,7 +506,7 @@ def _has_effect(remedy: Remedy) -> bool:
     return before is not None and after is not None and after < before
 
 
-def number_of_break_showing(report: Report, remedy: Remedy, number: int) -> int | None:
+def number_of_other_break_showing(report: Report, remedy: Remedy, number: int) -> int | None:
     """Return the number of the break at which a remedy is shown in full; ``None`` if that is this break."""
     numbers = break_numbers(report)
     first = min((numbers[ident] for ident in remedy.breaks if ident in numbers), default=number)

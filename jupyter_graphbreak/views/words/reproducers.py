@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.plain_text import counted, one_line
+from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.reproducer import Reproducer
@@ -19,7 +19,7 @@ def reproducer_sentence(report: Report, reproducer: Reproducer) -> str:
         return (
             f"{finding[0].upper()}{finding[1:]} cannot be reproduced: {one_line(reproducer.reason or 'unknown reason')}"
         )
-    lines = counted(len(reproducer.script.strip().split("\n")), "line")
+    lines = count_text(len(reproducer.script.strip().split("\n")), "line")
     return f'A standalone script of {lines} shows {finding}: `report.reproducer("{reproducer.id}")`.'
 
 

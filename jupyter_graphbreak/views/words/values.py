@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.places import place, without_function
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, one_line
+from jupyter_graphbreak.views.words.places import location_text, without_function
+from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and, one_line
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
@@ -27,7 +27,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
     ]
     sentences += [(_first_sentence(report, first), True, first) for first in values.first]
     if not sentences:
-        operations = counted(values.operations, "operation")
+        operations = count_text(values.operations, "operation")
         nothing_found = f"{name}: no NaN and no Inf in {operations}, forward and backward"
         sentences.append((nothing_found, False, None))
     sentences += [(sentence, is_bad, None) for sentence, is_bad in _results_of_backend(values)]
@@ -60,9 +60,9 @@ def _first_sentence(report: Report, non_finite: NonFinite) -> str:
     begins = (
         f"{kind} first appears" if non_finite.direction == "forward" else f"In the backward pass, {kind} first appears"
     )
-    place_text = f"{place(report, non_finite.location)} ({one_line(non_finite.op).rpartition('.')[2]})"
+    place_text = f"{location_text(report, non_finite.location)} ({one_line(non_finite.op).rpartition('.')[2]})"
     where = f"graph {non_finite.graph}" if non_finite.graph is not None else "not compiled"
-    elements = f"{non_finite.count} of {counted(non_finite.elements, 'element')}, {one_line(non_finite.dtype)}"
+    elements = f"{non_finite.count} of {count_text(non_finite.elements, 'element')}, {one_line(non_finite.dtype)}"
     parts = [f"{begins} at {place_text}, {where}: {elements}"]
     if non_finite.execution > 1:
         parts.append(f"in execution {non_finite.execution} of the line")
@@ -79,7 +79,7 @@ def _first_sentence(report: Report, non_finite: NonFinite) -> str:
             }[non_finite.eager]
         )
     if non_finite.further:
-        parts.append(f"{counted(non_finite.further, 'other operation')} later")
+        parts.append(f"{count_text(non_finite.further, 'other operation')} later")
     return "; ".join(parts)
 
 
@@ -88,7 +88,7 @@ def line_sentence(report: Report, values: LineValues) -> str:
     op = one_line(values.op).rpartition(".")[2]
     where = f"graph {values.graph}" if values.graph is not None else "not compiled"
     executions = f", {values.executions} executions" if values.executions > 1 else ""
-    place_text = place(report, without_function(values.location))
+    place_text = location_text(report, without_function(values.location))
     sentence = f"{place_text} ({op}), {where}{executions}: {_range_text(values.forward)}"
     return f"{sentence}; gradient {_numbers_text(values.backward)}" if values.backward is not None else sentence
 
@@ -119,7 +119,7 @@ def left_out_sentence(values: EntryValues) -> str:
     """Return how many lines are not listed; empty if all are."""
     if not values.left_out:
         return ""
-    lines = counted(values.left_out, "more line")
+    lines = count_text(values.left_out, "more line")
     return f"{lines} of {one_line(values.function)}; `--at` with a line lists its operations"
 
 
@@ -134,10 +134,10 @@ def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
         return [(f"The code of {name} raises {one_line(backend.raised)}", True)]
     kinds_of_operations, kinds_of_backend = _kinds_of(graphs), _kinds_of(backend)
     if kinds_of_backend and not kinds_of_operations:
-        added = f"Only the code of {name} gives {and_list(kinds_of_backend)}"
+        added = f"Only the code of {name} gives {join_with_and(kinds_of_backend)}"
         return [(f"{added}: the operations one by one do not; `--check` names the first one that differs", True)]
     if kinds_of_backend:
-        return [(f"The code of {name} gives {and_list(kinds_of_backend)} as well", True)]
+        return [(f"The code of {name} gives {join_with_and(kinds_of_backend)} as well", True)]
     if kinds_of_operations:
         no_non_finite = f"The code of {name} gives neither NaN nor Inf in the results or the gradients of the inputs"
         return [(f"{no_non_finite}: it may keep more digits between operations than separate operations do", False)]
@@ -172,4 +172,4 @@ def _numbers_text(numbers: ValueRange) -> str:
 
 
 def _counts_text(nan: int, inf: int) -> str:
-    return and_list([f"{count} {kind}" for count, kind in ((nan, "NaN"), (inf, "Inf")) if count])
+    return join_with_and([f"{count} {kind}" for count, kind in ((nan, "NaN"), (inf, "Inf")) if count])

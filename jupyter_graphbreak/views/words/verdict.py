@@ -12,13 +12,13 @@ from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.cost import saving_text, slowdown_by
+from jupyter_graphbreak.views.words.cost import measured_cost_text, slowdown_text
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
-from jupyter_graphbreak.views.words.guidance import guidance
+from jupyter_graphbreak.views.words.guidance import advice_for_break
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
-from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, place
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line, times_text
+from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, location_text
+from jupyter_graphbreak.views.words.plain_text import count_text, duration_text, join_with_and, one_line, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
     Recompilation,
@@ -27,7 +27,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     limited_functions_text,
     recompilations,
 )
-from jupyter_graphbreak.views.words.remedies import breaks_left_by_interrupt, compatible_remedies, target_text
+from jupyter_graphbreak.views.words.remedies import compatible_remedies, target_text, untried_targets_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -69,7 +69,7 @@ def verdict(report: Report) -> RunVerdict:
     now runs eagerly (recompile limit)."
     """
     outcome, text = _verdict_on_run(report)
-    if left_to_try := breaks_left_by_interrupt(report):
+    if left_to_try := untried_targets_text(report):
         verb = "are" if left_to_try.startswith("breaks ") else "is"
         text += f" Trying was interrupted: {left_to_try} {verb} left to try."
     wrong_functions = [one_line(check.function) for check in report.check or [] if check.is_result_wrong]
@@ -89,7 +89,7 @@ def why_untried(report: Report, remedies: BreakRemedies) -> str:
 
 
 def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
-    breaks = counted(len(report.breaks), "break")
+    breaks = count_text(len(report.breaks), "break")
     if report.status == "interrupted":
         where = _place_suffix(report, report.error.location) if report.error is not None else ""
         return "bad" if report.breaks else "plain", f"Interrupted{where}; {breaks} until then."
@@ -99,7 +99,7 @@ def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
         return "bad", f"{breaks}{_first_step(report)}"
     limited = limited_functions_text(report)
     if limited:
-        return "bad", f"No breaks, but {limited}.{_end_of_recompiles(report)}"
+        return "bad", f"No breaks, but {limited}.{_recompile_fix_text(report)}"
     if not report.graphs:
         return "plain", f"Nothing was compiled{_why_nothing_compiled(report) or ' in this run'}."
     eager = _eager_names(report)
@@ -107,7 +107,7 @@ def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
         return "plain", f"No breaks, but {eager} ran eagerly."
     if report.recompiles:
         return _verdict_on_recompiles(report)
-    graphs = "one graph" if len(report.graphs) == 1 else counted(len(report.graphs), "graph")
+    graphs = "one graph" if len(report.graphs) == 1 else count_text(len(report.graphs), "graph")
     return "good", f"No breaks: {graphs}.{_unrolled_loop_advice(report)}"
 
 
@@ -124,8 +124,8 @@ def _unrolled_loop_advice(report: Report) -> str:
         return ""
     where = "the graph" if len(report.graphs) == 1 else f"graph {graph}"
     return (
-        f" A loop was unrolled: {where} contains {place(report, location)} {times} times, and compiling took "
-        f"{duration(compile_s)}. To compile faster, compile only the body of the loop."
+        f" A loop was unrolled: {where} contains {location_text(report, location)} {times} times, and compiling took "
+        f"{duration_text(compile_s)}. To compile faster, compile only the body of the loop."
     )
 
 
@@ -133,7 +133,7 @@ def _verdict_on_recompiles(report: Report) -> tuple[RunOutcome, str]:
     expected_recompiles = {ident for remedy in report.remedies or [] if remedy.is_right for ident in remedy.recompiles}
     if all(recompile.id in expected_recompiles for recompile in report.recompiles):
         return "good", f"No breaks. {_recompiled_text(report, 'as expected')}."
-    return "plain", f"No breaks, but {_recompiled_text(report)}.{_end_of_recompiles(report)}"
+    return "plain", f"No breaks, but {_recompiled_text(report)}.{_recompile_fix_text(report)}"
 
 
 def _how_run_ended(report: Report) -> str:
@@ -143,11 +143,11 @@ def _how_run_ended(report: Report) -> str:
     if error is not None and number is not None:
         break_ = ordered_breaks(report)[number - 1]
         others = len(report.breaks) - 1
-        other_breaks = f" There {'is' if others == 1 else 'are'} {counted(others, 'other break')}." if others else ""
+        other_breaks = f" There {'is' if others == 1 else 'are'} {count_text(others, 'other break')}." if others else ""
         cause = f"{title_of(break_)}{_place_suffix(report, break_.location)}"
         return f"Break {number} ended the run: {cause}.{other_breaks}"
     error_type = one_line(error.type) if error is not None else "an error"
-    breaks_until_then = f"; {counted(len(report.breaks), 'break')} until then" if report.breaks else ""
+    breaks_until_then = f"; {count_text(len(report.breaks), 'break')} until then" if report.breaks else ""
     suffix = _place_suffix(report, error.location if error is not None else None)
     ending = f"The run ended in {error_type}{suffix}{breaks_until_then}."
     return f"{ending}{_known_bug_advice(error)}" if error is not None else ending
@@ -173,7 +173,7 @@ def _first_step(report: Report) -> str:
         "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
     )
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
-    part = _part_with_one_break(report)
+    part = _part_advice(report)
     if chosen:
         return f". {_working_changes_text(report, chosen)}{part}{further_sentences}"
     reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
@@ -182,7 +182,7 @@ def _first_step(report: Report) -> str:
     elif len(reasons) == 1 and (reason := reasons.pop()):
         further_sentences = f" {_as_sentence(one_line(reason))}{further_sentences}"
     if outside := _breaks_to_keep_outside(report):
-        advice = _DETAIL_OF_ADVICE.split(guidance(report, outside[0])[0].text)[0]
+        advice = _DETAIL_OF_ADVICE.split(advice_for_break(report, outside[0])[0].text)[0]
         return f".{further_sentences} {_subject(report, outside)} outside of the compiled function: {advice}."
     states_eager = " ran eagerly" in further_sentences
     total, largest_group = len(report.breaks), _largest_group(report)
@@ -217,7 +217,11 @@ def _breaks_to_keep_outside(report: Report) -> list[Break]:
     outside = []
     for break_ in ordered_breaks(report):
         code = break_.location.code if break_.location is not None else None
-        if break_.owner == "own" and belongs_outside(break_.gb_id, break_.gb_type, code) and guidance(report, break_):
+        if (
+            break_.owner == "own"
+            and belongs_outside(break_.gb_id, break_.gb_type, code)
+            and advice_for_break(report, break_)
+        ):
             outside.append(break_)
     return outside
 
@@ -240,7 +244,7 @@ def _shared_advice(report: Report, breaks: Sequence[Break]) -> str:
     """Return the advice about breaks that have several causes but the same fix; empty for one cause."""
     if not text_of_several_causes(breaks):
         return ""
-    return next((advice.text for advice in guidance(report, breaks[0])), "")
+    return next((advice.text for advice in advice_for_break(report, breaks[0])), "")
 
 
 def advice_beside_verdict(report: Report) -> str:
@@ -260,7 +264,7 @@ def advice_beside_verdict(report: Report) -> str:
         first = largest_group[0]
     elif not _worst_effect(report, first):
         first = max(ordered_breaks(report), key=_break_weight)
-    return next((advice.text for advice in guidance(report, first)), "")
+    return next((advice.text for advice in advice_for_break(report, first)), "")
 
 
 def _no_working_change_text(report: Report) -> str:
@@ -281,7 +285,7 @@ def _no_working_change_text(report: Report) -> str:
     return f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}{time_note}."
 
 
-def _part_with_one_break(report: Report) -> str:
+def _part_advice(report: Report) -> str:
     """Return which break prevents the largest part from being compiled alone, if no part without breaks is large."""
     steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER_FAMILY and remedy.kind == "person")
     step = next(steps, None)
@@ -300,7 +304,7 @@ def _working_changes_text(report: Report, chosen: Sequence[Remedy]) -> str:
     title = _changes_in_order(remedy.title)
     target = target if removed == total else target_text(report, remedy)
     doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
-    slower = slowdown_by(report, remedy)
+    slower = slowdown_text(report, remedy)
     slower_text = f", but {slower}" if slower else ""
     return f"{title}: that removes {target}{doubt.get(remedy.verdict, '')}{slower_text}."
 
@@ -311,17 +315,17 @@ def _changes_in_order(title: str) -> str:
     changes = [f"{first[:1].upper()}{first[1:]}", *(f"{other[:1].lower()}{other[1:]}" for other in further_titles)]
     if further_titles and any(", " in change for change in changes):
         return f"{'; '.join(changes[:-1])}; and {changes[-1]}"
-    return and_list(changes)
+    return join_with_and(changes)
 
 
 def _worst_effect(report: Report, break_: Break) -> str:
     """Return the worst effect of a break as a sentence without a subject: "makes 3 functions run eagerly"."""
-    saving, cost = saving_text(report, break_), break_.cost
+    saving, cost = measured_cost_text(report, break_), break_.cost
     if saving or cost is None:
         return saving
     if cost.eager:
-        return f"makes {counted(cost.eager, 'function')} run eagerly"
-    return f"adds {counted(cost.graphs, 'graph')}" if cost.graphs else ""
+        return f"makes {count_text(cost.eager, 'function')} run eagerly"
+    return f"adds {count_text(cost.graphs, 'graph')}" if cost.graphs else ""
 
 
 def _break_weight(break_: Break) -> tuple[int, int]:
@@ -354,13 +358,13 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
     functions = recompilations(report)
     judgment = f", {judgment}" if judgment else ""
     if len(functions) > 1:
-        return f"{counted(len(functions), 'function')} were compiled more than once{judgment}"
+        return f"{count_text(len(functions), 'function')} were compiled more than once{judgment}"
     (function,) = functions
     name = _called_name(report, function)
     times = f"compiled {times_text(function.total)}" if function.total else "compiled again"
     matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
     varied_names = [one_line(variation[1]) for variation in matches if variation is not None]
-    reason = f": {and_list(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
+    reason = f": {join_with_and(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
     return f"{one_line(name)} was {times}{judgment}{reason}"
 
 
@@ -379,7 +383,7 @@ def _called_name(report: Report, function: Recompilation) -> str:
     return function_name(report, function)
 
 
-def _end_of_recompiles(report: Report) -> str:
+def _recompile_fix_text(report: Report) -> str:
     """Return which tested changes end the recompiles: " Mark dimension 0 of `x` as dynamic: 1 compilation remains.".
 
     If none does, return the decision for a person.
@@ -398,11 +402,11 @@ def _end_of_recompiles(report: Report) -> str:
     (remedy,) = found_fixes
     compilations_after = remedy.evidence.compilations_after if remedy.evidence is not None else None
     remaining = (
-        f"{counted(compilations_after, 'compilation')} {'remains' if compilations_after == 1 else 'remain'}"
+        f"{count_text(compilations_after, 'compilation')} {'remains' if compilations_after == 1 else 'remain'}"
         if compilations_after
         else "fewer compilations"
     )
-    slower = slowdown_by(report, remedy)
+    slower = slowdown_text(report, remedy)
     return f" {one_line(remedy.title)}: {remaining}{f', but {slower}' if slower else ''}."
 
 
@@ -423,11 +427,11 @@ def _eager_names(report: Report) -> str:
 
 def _names_or_count(functions: Iterable[str]) -> str:
     names = list(dict.fromkeys(filter(None, functions)))
-    return counted(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
+    return count_text(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
 
 
 def _place_suffix(report: Report, location: Location | None) -> str:
-    return f", {place(report, location)}" if location is not None else ""
+    return f", {location_text(report, location)}" if location is not None else ""
 
 
 # Figures.
@@ -445,7 +449,7 @@ def figures(report: Report) -> list[str]:
 
 def summary(report: Report) -> str:
     """Return a report in one line: "Cell In[3]: 2 breaks, 4 graphs, 11 ops | cpu | 0.84 s, compiling 0.79 s"."""
-    result = counted(len(report.breaks), "break") if report.breaks else verdict(report).text.rstrip(".")
+    result = count_text(len(report.breaks), "break") if report.breaks else verdict(report).text.rstrip(".")
     name_and_counts = ", ".join(filter(None, [f"{run_name(report)}: {result}", _counts_text(report)]))
     return " | ".join([name_and_counts, *_device_and_times(report)])
 
@@ -453,15 +457,15 @@ def summary(report: Report) -> str:
 def _counts_text(report: Report) -> str:
     figures = report.summary
     counts = {"graph": figures.graphs, "op": figures.ops, "recompile": figures.recompiles}
-    return ", ".join(counted(number, noun) for noun, number in counts.items() if number)
+    return ", ".join(count_text(number, noun) for noun, number in counts.items() if number)
 
 
 def _device_and_times(report: Report) -> list[str]:
     parts = [" ".join(filter(None, [report.device.used, report.device.name]))]
     timing = report.timing
     if timing.wall_s is not None:
-        compiling = f", compiling {duration(timing.compile_s)}" if timing.compile_s else ""
-        parts.append(f"{duration(timing.wall_s)}{compiling}")
+        compiling = f", compiling {duration_text(timing.compile_s)}" if timing.compile_s else ""
+        parts.append(f"{duration_text(timing.wall_s)}{compiling}")
     return parts
 
 

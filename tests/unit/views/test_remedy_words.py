@@ -20,11 +20,11 @@ from jupyter_graphbreak.views.words.remedies import (
     comment_for_cell,
     comment_for_code,
     compatible_remedies,
-    failed_heading,
+    failed_trials_heading,
     has_separate_code,
     how_to_apply,
     how_to_undo,
-    outcome,
+    outcome_text,
     remedies_for_break,
     remedies_for_frame,
     sign_of,
@@ -84,7 +84,7 @@ def own(report: Report, ident: str) -> Remedy:
     ],
 )
 def test_a_verdict_comes_with_its_evidence(remedy: Remedy, expected: str) -> None:
-    assert outcome(remedy) == expected
+    assert outcome_text(remedy) == expected
 
 
 def test_a_failed_trial_is_described_by_its_effect() -> None:
@@ -113,7 +113,7 @@ def test_a_change_that_was_not_tried_is_not_called_a_failed_trial() -> None:
     for (trials, more), (sentence, heading) in cases.items():
         listed = [*([failed] * trials), *([untried] * more)]
         assert trials_sentence(BreakRemedies([], listed, [])) == sentence
-        assert failed_heading(listed) == heading
+        assert failed_trials_heading(listed) == heading
     report = replace(two_breaks(), remedies=[untried])
     assert f"not tried: A change: {NO_TIME}" in " ".join(render_text(report).split())
     assert "does not work" not in render_html(report)

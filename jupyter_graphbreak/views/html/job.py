@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.environment import environment, style_sheet
-from jupyter_graphbreak.views.html.render import packed_data, page_of, render_html, render_with_data
+from jupyter_graphbreak.views.html.render import build_page, pack_data, render_html, render_with_data
 from jupyter_graphbreak.views.text import summary_line
 from jupyter_graphbreak.views.words.bounds import limit_part
 from jupyter_graphbreak.views.words.jobs import (
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job
     from jupyter_graphbreak.report.schema import Report
 
-#: At most this many processes are shown with their report, the rest with a summary.
+#: At most this many processes are shown with their report; the rest are shown with a summary.
 _MAX_REPORTS = 8
 #: At most this many breaks are listed; the rest are counted.
 _MAX_BREAKS = 200
@@ -57,17 +57,17 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
     ).strip()  # fmt: skip
 
 
-def packed_processes(job: Job) -> list[dict[str, Any]]:
-    """Return the parts that each report in :func:`render_job_html` leaves out, for a front end without a kernel."""
-    return [{"gzip": packed_data(process.report)} for process in job.processes[:_MAX_REPORTS]]
+def pack_processes(job: Job) -> list[dict[str, Any]]:
+    """Return the compressed parts that the HTML of a job leaves out, for each report that it shows."""
+    return [{"gzip": pack_data(process.report)} for process in job.processes[:_MAX_REPORTS]]
 
 
 def render_job_page(job: Job) -> str:
     """Return a job as a standalone page."""
-    return page_of(render_job_html(job, with_data=True), f"compile_explain: {job_headline(job)}")
+    return build_page(render_job_html(job, with_data=True), f"compile_explain: {job_headline(job)}")
 
 
 def render_reports_page(reports: Sequence[Report]) -> str:
     """Return the reports of a notebook's cells as one standalone page."""
     sections = [f"<section>{render_with_data(report)}</section>" for report in reports]
-    return page_of("".join(sections) or "<p>no reports</p>", "compile_explain")
+    return build_page("".join(sections) or "<p>no reports</p>", "compile_explain")

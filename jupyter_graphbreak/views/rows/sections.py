@@ -76,8 +76,8 @@ _MAX_NAMES_OF_COMPILED = 4
 _MAX_SENTENCES = 50
 
 
-def _compiled_for_report(report: Report) -> str:
-    """Name the code that was compiled only for the report, because the program does not compile it; empty if none was.
+def _compiled_calls_sentence(report: Report) -> str:
+    """Name the calls that were compiled only for the report, because the program does not compile them; empty if none.
 
     "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
     """
@@ -95,8 +95,8 @@ def _compiled_for_report(report: Report) -> str:
     return f"compiled for this report: {', '.join(names)}; the {program} itself does not compile {pronoun}"
 
 
-def _without_cudagraph(report: Report) -> list[str]:
-    """Name graphs without a CUDA graph: "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
+def _cudagraph_skip_sentences(report: Report) -> list[str]:
+    """Return sentences such as "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
     sentences = []
     for skip in report.cudagraph_skips[:_MAX_SENTENCES]:
         name = f"graph {skip.graph}" if skip.graph is not None else "a graph"
@@ -105,45 +105,45 @@ def _without_cudagraph(report: Report) -> list[str]:
     return sentences
 
 
-#: The maximum number of rows per section. Front ends read no more, and saved outputs must stay small.
+#: The maximum number of rows per section: front ends read no more than this, and saved outputs must stay small.
 MAX_ROWS = 5_000
 #: The maximum number of characters of a label or detail, and of a paragraph.
 _MAX_LABEL_LENGTH, _MAX_PARAGRAPH_LENGTH = 300, 1_000
 _T = TypeVar("_T")
-#: At most this many guards of one function are written out.
+#: At most this many guards of one function are listed.
 _MAX_GUARDS = 10
 
 
 def build_rows(report: Report) -> Rows:
     """Return all rows of a report, in reading order."""
     report = shown_part(report)
-    outcome, text = verdict(report)
+    outcome, verdict_text = verdict(report)
     return Rows(
         version=ROWS_VERSION,
         look=outcome,
-        status=_status_lines(report, text),
-        about=about(report),
+        status=_status_lines(report, verdict_text),
+        about=about_rows(report),
         title=_shorten_label(compiled_name(report)),
-        sections=[section for make in _SECTIONS if (section := make(report)) is not None],
+        sections=[section for make_section in _SECTIONS if (section := make_section(report)) is not None],
     )
 
 
-def about(report: Report) -> list[Row]:
-    """Return rows about the run as a whole, such as the result of the user's edit and what was not run again."""
+def about_rows(report: Report) -> list[Row]:
+    """Return rows about the run as a whole: the user's own edit, calls compiled for the report, side effects, ..."""
     edit, works = user_edit_sentence(report)
-    without_cudagraph = enumerate(_without_cudagraph(report))
+    without_cudagraph = enumerate(_cudagraph_skip_sentences(report))
     rows = [
         Row("edit", edit, "good" if works else "bad"),
-        Row("compiled", _compiled_for_report(report)),
+        Row("compiled", _compiled_calls_sentence(report)),
         Row("effects", not_run_again_sentence(report), "bad"),
         *(Row(f"cudagraph{index}", sentence) for index, sentence in without_cudagraph),
     ]
     return [row for row in rows if row.label]
 
 
-def measurements(report: Report) -> list[Section]:
+def measurement_sections(report: Report) -> list[Section]:
     """Return the sections with the results of experiments, as sentences."""
-    return [section for make in _MEASUREMENTS if (section := make(report)) is not None]
+    return [section for make_section in _MEASUREMENTS if (section := make_section(report)) is not None]
 
 
 def _status_lines(report: Report, verdict_text: str) -> list[str]:
@@ -154,7 +154,7 @@ def _status_lines(report: Report, verdict_text: str) -> list[str]:
     return [whole_clauses(" ".join(part.split()), _MAX_LABEL_LENGTH) for part in parts if part]
 
 
-# The sections.
+# Functions that make the sections.
 
 
 def _change_section(report: Report) -> Section | None:
@@ -298,7 +298,7 @@ def _recompile_section(report: Report) -> Section | None:
                 is_code=not recompilation.is_merged,
                 details=[
                     *_place_details(report, recompilation.location),
-                    recompilation.times,
+                    recompilation.times_text,
                     *map(_shorten_label, variations[:1]),
                     *([f"and {remaining} more"] if remaining > 0 else []),
                     *([recompilation.warning] if recompilation.warning else []),
@@ -313,7 +313,7 @@ def _recompile_section(report: Report) -> Section | None:
                     ),
                     *([_shorten_paragraph(_fix_sentence(report, fix))] if fix is not None else []),
                     *([_shorten_paragraph(f"Not tried: {untried}")] if untried else []),
-                    *(map(_shorten_paragraph, trials.person) if trials else []),
+                    *(map(_shorten_paragraph, trials.decisions) if trials else []),
                 ],
                 spot=_as_spot(recompilation.location),
                 cost=sum(known_costs) if known_costs else None,
@@ -323,7 +323,7 @@ def _recompile_section(report: Report) -> Section | None:
 
 
 def _fix_sentence(report: Report, fix: Remedy) -> str:
-    """Return the change that ends recompiles, with the outcome of its trial and the measured time of a call with it."""
+    """Return the change that ends recompiles, with the outcome of its trial and the time of a call, if measured."""
     time = time_change_text(report, fix)
     return f"Fix: {fix.title}. {outcome_text(fix)}{f'; {time}' if time else ''}"
 
@@ -409,7 +409,7 @@ def _check_section(report: Report) -> Section | None:
     checks = report.check or []
     sentences: list[tuple[str, Look]] = []
     for check in checks:
-        equal_checks = [other for other in checks if other == check]  # such as a call with gradients and a call without
+        equal_checks = [other for other in checks if other == check]  # for example, of calls with and without gradients
         if check.equal and check is not equal_checks[0]:
             continue
         sentences.append((check_sentence(report, check, len(equal_checks)), "good" if check.equal else "bad"))
@@ -471,7 +471,7 @@ def _note_section(report: Report) -> Section | None:
     return _make_section("note", "Notes", rows[:MAX_ROWS], [*effects, *diagnostics])
 
 
-#: Sections of sentences, which every view shows unchanged.
+#: The functions that make the sections whose rows are sentences; every view shows these sentences unchanged.
 _MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (
     _cost_section,
     _check_section,

@@ -1,4 +1,4 @@
-"""Describe the run after a break: where functions resume, and what runs eagerly."""
+"""Describe the run after a break: where functions resume, and which functions run eagerly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Break, NoFrame, Report, Resume, Skipped
 
-#: At most this many places, and this many functions, are named.
+#: At most this many resume functions, and this many eager functions, are named.
 _MAX_NAMES = 3
 _WHY_NO_FRAMES: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",
@@ -27,15 +27,15 @@ _WHY_NO_FRAMES: dict[NoFrame | None, str] = {
 
 
 def aftermath(report: Report, graph_break: Break) -> list[str]:
-    """Describe what happened after a break: where its functions resume, and what runs eagerly."""
+    """Describe what happened after a break, one sentence each: where functions resume, and which run eagerly."""
     graphs = [graph.id for graph in lookup.graphs_by_break(report).get(graph_break.id, ())]
     prefix = f"{graph_names(graphs)}, then " if graphs else ""
     lines = []
     resumes = nearest_first(graph_break, lookup.resumes_of(report, graph_break))
-    resumed = [resume for resume in resumes if has_run(resume)]
-    places = [_resume_place_text(report, resume) for resume in (resumed or resumes)]
+    resumes_that_ran = [resume for resume in resumes if has_run(resume)]
+    places = [_resume_location_text(report, resume) for resume in (resumes_that_ran or resumes)]
     if places:
-        names = {resume.name for resume in resumed}
+        names = {resume.name for resume in resumes_that_ran}
         unreached = [resume for resume in resumes if resume.name in names and not has_run(resume)]
         places += [_untaken_branch_text(resume) for resume in unreached]
         lines.append(f"{prefix}resumes at {_join_first(list(dict.fromkeys(places)), '; ')}")
@@ -74,7 +74,7 @@ def aftermath_in_function(report: Report, graph_break: Break) -> str:
 
 
 def nearest_first(graph_break: Break, resumes: Iterable[Resume]) -> list[Resume]:
-    """Sort resume functions: first those of the function that breaks, then those of its file, then the rest."""
+    """Sort resume functions: first those of the function that broke, then others in its file, then the rest."""
     location = graph_break.location
 
     def distance(resume: Resume) -> int:
@@ -99,7 +99,7 @@ def _function_key(report: Report, location: Location) -> tuple[str, str]:
     return location.source, function_of(report, location)
 
 
-def _resume_place_text(report: Report, resume: Resume) -> str:
+def _resume_location_text(report: Report, resume: Resume) -> str:
     where = (
         "torch's wrapper" if is_wrapper_of_torch(report, resume.location) else location_text(report, resume.location)
     )

@@ -1,4 +1,4 @@
-"""Describe the changes between two runs, for text and markup."""
+"""Put the changes between two runs into words."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def headline(changes: Changes) -> str:
 
 
 def figures(changes: Changes) -> list[str]:
-    """Return the figures of both runs: "breaks 2 -> 1"; an unchanged figure is shown once.
+    """Return the figures of both runs: "breaks 2 -> 1"; a figure that is the same in both is given once.
 
-    Functions that only one run compiled, because PyTorch still had the code, are not counted.
+    Functions that only one run compiled, because PyTorch still had their code, are not counted.
     """
     before, after = changes.before, changes.after
     if not _is_comparable(changes):
@@ -63,7 +63,7 @@ def figures(changes: Changes) -> list[str]:
         lines.append(f"compiling {_old_to_new(f'{old_s:.2f} s', f'{new_s:.2f} s')}")
     hits = before.timing.cache_hits, after.timing.cache_hits
     if old_s is not None and new_s is not None and hits[0] != hits[1]:
-        lines.append(f"graphs from inductor's cache {_old_to_new(*(str(number or 0) for number in hits))}")
+        lines.append(f"graphs from Inductor's cache {_old_to_new(*(str(number or 0) for number in hits))}")
     if before.status != after.status:
         lines.append(_old_to_new(before.status, after.status))
     if changes.reused and lines:
@@ -77,7 +77,7 @@ def _is_comparable(changes: Changes) -> bool:
 
 
 def _not_recompiled_text(changes: Changes) -> str:
-    """Name the functions that only one run compiled: "this run did not compile norm (PyTorch still had the code)"."""
+    """Name the functions that one run did not compile: "this run did not compile norm (PyTorch still had the code)"."""
     sentences = []
     for run, label in (("after", "this run"), ("before", "the run before")):
         names = list(dict.fromkeys(function.function for function in changes.reused if function.run == run))
@@ -88,7 +88,7 @@ def _not_recompiled_text(changes: Changes) -> str:
 
 
 def describe_change(change: BreakChange) -> tuple[str, str, str]:
-    """Return the place of a break in the later or the earlier run, its expression and its reason."""
+    """Return a break's location in the later run, or else in the earlier one, its expression and its reason."""
     place_text = _change_place_text(change.after or change.before)
     if change.change == "moved":
         place_text = _old_to_new(_change_place_text(change.before), place_text)
@@ -99,7 +99,7 @@ def describe_change(change: BreakChange) -> tuple[str, str, str]:
 
 
 def change_status(change: BreakChange) -> str:
-    """Return how a break changed, or why that is not known."""
+    """Return how a break changed: "gone", "new", "moved"; or the reason why that is not known."""
     if change.change != "unknown":
         return change.change
     if change.before is None:

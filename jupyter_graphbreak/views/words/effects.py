@@ -1,4 +1,4 @@
-"""Sentences about side effects of functions: why these functions were not run again."""
+"""Say which functions were not run again because of their side effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_NAMED_EFFECTS = 4
 
 
 def not_run_again_sentence(report: Report) -> str:
-    """Return the sentence that says what was not run again because of side effects; empty if there were none.
+    """Say whether functions were not run again because of side effects; empty if there were none.
 
     "Nothing was run again, because that would repeat side effects: line 4 in step writes to the file rows.csv."
     """

@@ -25,13 +25,13 @@ class Event(msgspec.Struct, frozen=True):
     Parameters
     ----------
     kind : {"compile", "recompile", "break", "eager", "error"}
-        ``eager`` means that a function, or the rest of it, was not compiled and runs eagerly.
+        ``eager`` means that a function, or the rest of a function, was not compiled and runs eagerly.
     function : str
         The name of the function.
     text : str
-        The event in one sentence. ``str`` of an event returns it.
+        The event in one sentence; ``str(event)`` returns it.
     seconds : float or None
-        The seconds of compiling, for ``compile`` and ``recompile``.
+        The seconds spent compiling, for ``compile`` and ``recompile``.
     gb_id : str or None
         The id of a break's cause, such as ``"GB0170"``.
     """
@@ -47,7 +47,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def events_of(report: Report) -> Iterator[Event]:
-    """Yield the events in the report of one compilation, starting with the compilation itself."""
+    """Yield the events in the report of one compilation: the compilation itself, then breaks and eager functions."""
     for frame in report.frames:
         where = location_text(report, frame.location)
         if report.recompiles:

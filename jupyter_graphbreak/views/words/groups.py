@@ -1,4 +1,4 @@
-"""Group breaks with the same remedy, advice or cause, which is then shown once, with the places of the breaks."""
+"""Group breaks with the same remedy, advice or cause, which views then show only once, with a list of the breaks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Group:
 
 @per_report
 def break_groups(report: Report) -> list[Group]:
-    """Return all breaks in reading order, those with the same remedy, advice or cause together."""
+    """Return all breaks in groups with the same remedy, advice or cause, in reading order of their first breaks."""
     by_key: dict[Hashable, list[Break]] = {}
     for break_ in ordered_breaks(report):
         by_key.setdefault(_group_key(report, break_), []).append(break_)
@@ -68,7 +68,7 @@ def _group_key(report: Report, break_: Break) -> Hashable:
     advice = advice_for_break(report, break_)
     trials = remedies_for_break(report, break_)
     failed = tuple((trial.title, trial.verdict) for trial in trials.failed) if trials is not None else ()
-    if advice and not failed:  # whatever the cause, the reader does the same
+    if advice and not failed:  # the reader has to do the same, whatever the cause
         return advice[0].text, break_.minor
     return title_of(break_), break_.gb_id, break_.outcome, break_.minor, advice[0].text if advice else "", failed
 

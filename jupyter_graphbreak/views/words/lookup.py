@@ -71,7 +71,7 @@ def functions_skipped_by(report: Report, break_: Break) -> list[Skipped]:
 
 @per_report
 def skipped_by_frame(report: Report) -> dict[str | None, Skipped]:
-    """Return the functions that run eagerly by the id of their frame; of several with one id, the first."""
+    """Return the functions that run eagerly, by the id of their frame; if several have the same id, the first one."""
     return {function.frame: function for function in reversed(report.skipped)}
 
 
@@ -83,7 +83,7 @@ def scopes(report: Report) -> dict[str, Scope]:
 
 @per_report
 def graphs_by_break(report: Report) -> dict[str | None, list[Graph]]:
-    """Return the graphs that each break ended."""
+    """Return the graphs that each break ended, by the id of the break; ``None`` is the key of all other graphs."""
     index: defaultdict[str | None, list[Graph]] = defaultdict(list)
     for graph in report.graphs:
         index[graph.break_].append(graph)
@@ -98,24 +98,24 @@ def remedies(report: Report) -> dict[str, Remedy]:
 
 @per_report
 def remedies_by_break(report: Report) -> dict[str, list[Remedy]]:
-    """Return the remedies for each break."""
+    """Return the remedies for each break, by its id."""
     return _remedies_by(report, lambda remedy: remedy.breaks)
 
 
 @per_report
 def remedies_by_frame(report: Report) -> dict[str, list[Remedy]]:
-    """Return the remedies for each frame that runs eagerly, without those for a break."""
+    """Return the remedies for each frame that runs eagerly, by its id; those for a break are left out."""
     return _remedies_by(report, lambda remedy: [] if remedy.breaks else remedy.frames)
 
 
 @per_report
 def remedies_by_recompile(report: Report) -> dict[str, list[Remedy]]:
-    """Return the remedies for each recompile."""
+    """Return the remedies for each recompile, by its id."""
     return _remedies_by(report, lambda remedy: remedy.recompiles)
 
 
 def _remedies_by(report: Report, ids_of: Callable[[Remedy], list[str]]) -> dict[str, list[Remedy]]:
-    """Return the remedies for each part of the report, given the ids of the parts that a remedy is for."""
+    """Return the remedies by the ids that ``ids_of`` returns for them."""
     index: defaultdict[str, list[Remedy]] = defaultdict(list)
     for remedy in report.remedies or []:
         for ident in dict.fromkeys(ids_of(remedy)):
@@ -125,5 +125,5 @@ def _remedies_by(report: Report, ids_of: Callable[[Remedy], list[str]]) -> dict[
 
 @per_report
 def function_by_recompile(report: Report) -> dict[str, str]:
-    """Return the name of the function of each recompile, by the recompile's id."""
+    """Return the name of the recompiled function for the id of each recompile."""
     return {recompile.id: recompile.function for recompile in report.recompiles}

@@ -1,4 +1,4 @@
-"""Sentences about calls whose result differs while compiling, and the lines that run or are skipped because of it."""
+"""Sentences about calls whose result differs while compiling, and about the lines that run or not because of it."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ if TYPE_CHECKING:
 
 @per_report
 def ordered_paths(report: Report) -> list[PathDifference]:
-    """Return the differences that change lines first, and within each kind the reader's own code first.
+    """Return the path differences; those that decide which lines run come first.
 
-    A difference in a library that changes no line is left out, because the reader can do nothing with it.
+    Among these and among the others, the reader's own code comes before libraries. A difference in a library on which
+    no line depends is left out, because the reader can do nothing about it.
     """
     shown = [path for path in report.paths if path.changes_lines or not is_path_in_library(report, path)]
     return sorted(shown, key=lambda path: (not path.changes_lines, is_path_in_library(report, path)))
 
 
 def is_path_in_library(report: Report, path: PathDifference) -> bool:
-    """Return whether the place that :func:`decision_location` returns is in a library, or unknown."""
+    """Return whether the location that :func:`decision_location` returns is in a library or unknown."""
     decision = decision_location(path)
     return decision is None or is_of_library(report, decision)
 
 
 def decision_location(path: PathDifference) -> Location | None:
-    """Return the place of the test that depends on the result of the call; without a test, the place of the call."""
+    """Return the location of the test that depends on the result of the call; without a test, that of the call."""
     return path.branch if path.branch is not None else path.location
 
 
 def path_effect_text(path: PathDifference) -> str:
-    """Return what the result of the call changes: "lines 8 and 9 run only because the code is compiled"."""
+    """Return the effect of the call's result: "lines 8 and 9 run only because the code is compiled"."""
     if not path.changes_lines:
         return "no line is known to depend on the answer"
     lines_that_run, skipped = _line_numbers_text(path, path.lines), _line_numbers_text(path, path.skipped)
@@ -62,14 +63,14 @@ def path_results_text(path: PathDifference) -> str:
 
 
 def path_note(path: PathDifference) -> str:
-    """Return the note beside the test: "takes this branch only because it is compiled"."""
+    """Return the note to show beside the test: "takes this branch only because it is compiled"."""
     if path.lines:
         return "takes this branch only because it is compiled"
     return "skips this branch because it is compiled" if path.skipped else path_results_text(path)
 
 
 def helper_location_text(report: Report, path: PathDifference) -> str:
-    """Return the place of the call if the test is somewhere else; otherwise an empty string."""
+    """Return the location of the call as text if the test is on a different line; otherwise an empty string."""
     decision, call = decision_location(path), path.location
     is_elsewhere = (
         decision is not None and call is not None and (decision.source, decision.line) != (call.source, call.line)
@@ -78,7 +79,7 @@ def helper_location_text(report: Report, path: PathDifference) -> str:
 
 
 def path_sentence(report: Report, path: PathDifference) -> str:
-    """Return a difference in a sentence.
+    """Return a sentence about a path difference.
 
     "line 7 in f asks `torch.compiler.is_compiling()`: True when compiled, else False; lines 8 and 9 run only because
     the code is compiled".

@@ -1,4 +1,4 @@
-"""A cache for results computed from a report, for as long as the report lives."""
+"""Cache results that are computed from a report, for as long as the report lives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def per_report(function: Callable[[Report], _T]) -> Callable[[Report], _T]:
     entries: dict[int, tuple[weakref.ref[Report], _T]] = {}
 
     @wraps(function)
-    def cached(report: Report) -> _T:
+    def cached_function(report: Report) -> _T:
         ident = id(report)
         entry = entries.get(ident)
         if entry is not None and entry[0]() is report:
@@ -34,4 +34,4 @@ def per_report(function: Callable[[Report], _T]) -> Callable[[Report], _T]:
         entries[ident] = weakref.ref(report, forget), result
         return result
 
-    return cached
+    return cached_function

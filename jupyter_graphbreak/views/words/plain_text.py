@@ -1,4 +1,4 @@
-"""Text that is safe to show, and numbers with their nouns."""
+"""Make text safe to show, and put numbers and lists into words."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _KNOWN_PAGES = re.compile(
     re.ASCII,
 )
 
-#: Maximum number of words in one list.
+#: At most this many words of one list are shown.
 _MAX_WORDS = 40
-#: :func:`whole_clauses` cuts a first clause that is longer than this many times the length that it is given.
+#: :func:`whole_clauses` cuts the first clause if it is longer than this many times the limit.
 _MAX_CLAUSE_FACTOR = 3
 
 
 def is_known_page(url: str | None) -> bool:
-    """Return whether a report may link to a page: reports, and the addresses in them, may be untrusted."""
+    """Return whether a report may link to a page: an untrusted report may contain any address."""
     return url is not None and _KNOWN_PAGES.fullmatch(url) is not None
 
 
@@ -37,13 +37,13 @@ def times_text(number: int) -> str:
 
 
 def join_words(words: Sequence[str], separator: str) -> str:
-    """Join words; of a very long list, only the first words, with the number of the rest."""
+    """Join words; of a very long list, join only the first ones and give the number of the rest."""
     more = len(words) - _MAX_WORDS
     return separator.join([*words[:_MAX_WORDS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def join_with_and(words: Sequence[str]) -> str:
-    """Join words as in a sentence: "A", "A and B", "A, B and C"."""
+    """Join words with commas and a final "and": "A", "A and B", "A, B and C"."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
 
@@ -55,13 +55,13 @@ def graph_names(ids: Sequence[str]) -> str:
 
 
 def join_numbers(numbers: Sequence[int]) -> str:
-    """Join sorted numbers; three or more in a row become a range: "1 to 7 and 9"."""
+    """Return sorted numbers as text, in which three or more in a row become a range: "1 to 7 and 9"."""
     parts = number_ranges(numbers, " to ")
     return join_with_and(parts) if len(parts) <= _MAX_WORDS else join_words(parts, ", ")
 
 
 def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
-    """Return sorted numbers as texts; three or more in a row become a range."""
+    """Return sorted numbers as strings; three or more in a row become a range."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][-1] + 1:
@@ -95,7 +95,7 @@ def duration_text(seconds: float) -> str:
 def whole_clauses(text: str, limit: int) -> str:
     """Return the first clauses of a text, about as many as fit into a number of characters.
 
-    A clause is cut only if it is several times too long.
+    The first clause is cut only if it is several times too long.
     """
     if len(text) <= limit:
         return text
@@ -115,7 +115,7 @@ def one_line(text: str) -> str:
 def escape_controls(text: str) -> str:
     """Escape characters that control a terminal or reorder the text."""
     if text.isascii() and text.isprintable():
-        return text  # nearly all are
+        return text  # the common case
     return "".join(
         char
         if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -24,13 +24,13 @@ def reproducer_sentence(report: Report, reproducer: Reproducer) -> str:
 
 
 def reproducers_of(report: Report, ident: str) -> list[tuple[int, Reproducer]]:
-    """Return the scripts for a break, each with its index in the report."""
+    """Return the scripts for the break with an id, each with its index in the report."""
     scripts = enumerate(report.reproducers or [])
     return [(index, script) for index, script in scripts if script.id == ident and script.script is not None]
 
 
 def other_reproducers(report: Report) -> list[tuple[int, Reproducer]]:
-    """Return the scripts for anything but breaks, each with its index in the report."""
+    """Return the scripts for findings other than breaks, each with its index in the report."""
     breaks = {break_.id for break_ in report.breaks}
     scripts = enumerate(report.reproducers or [])
     return [(index, script) for index, script in scripts if script.id not in breaks and script.script is not None]

@@ -1,4 +1,4 @@
-"""Sentences about the values inside compiled code."""
+"""Sentences about the values that compiled code computes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST_OF_DTYPE = {"float16": "65504", "float8_e4m3fn": "448", "float8_e5m2": 
 
 
 def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, bool, NonFinite | None]]:
-    """Return the findings about a call: each has a sentence, whether it is bad, and the operation that it concerns."""
+    """Return the findings about a call: for each, a sentence, whether it is bad, and the operation it is about."""
     name = one_line(values.function)
     sentences: list[tuple[str, bool, NonFinite | None]] = []
     sentences += [
@@ -52,7 +52,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
 
 
 def _first_sentence(report: Report, non_finite: NonFinite) -> str:
-    """Return where NaN or Inf begins.
+    """Say where NaN or Inf first appears.
 
     "NaN first appears at line 12 in f (log), graph A: 3 of 12 elements, float32; eager also has NaN there".
     """
@@ -94,18 +94,18 @@ def line_sentence(report: Report, values: LineValues) -> str:
 
 
 def non_finite_note(non_finite: NonFinite) -> str:
-    """Return the note beside the line in an editor: "NaN begins here"."""
+    """Return the note to show beside the line in an editor: "NaN begins here"."""
     backward = " in the backward pass" if non_finite.direction == "backward" else ""
     return f"{_KIND_NAMES[non_finite.kind]} begins here{backward}"
 
 
 def line_note(values: LineValues) -> str:
-    """Return the note beside the line in an editor: "8 x 2 float32, -1.5 to 2.3"."""
+    """Return the note to show beside the line in an editor: "8 x 2 float32, -1.5 to 2.3"."""
     return _range_text(values.forward)
 
 
 def code_of_line(report: Report, values: LineValues) -> str:
-    """Return the text of a line, as far as the report has it."""
+    """Return the source text of a line; empty if the report does not contain it."""
     source = lookup.sources(report).get(values.location.source)
     for segment in source.segments if source is not None else ():
         lines = segment.text.split("\n")
@@ -116,7 +116,7 @@ def code_of_line(report: Report, values: LineValues) -> str:
 
 
 def left_out_sentence(values: EntryValues) -> str:
-    """Return how many lines are not listed; empty if all are."""
+    """Say how many lines are not listed; empty if all are."""
     if not values.left_out:
         return ""
     lines = count_text(values.left_out, "more line")
@@ -124,7 +124,10 @@ def left_out_sentence(values: EntryValues) -> str:
 
 
 def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
-    """Compare the results of the backend's code with those of the operations one by one."""
+    """Compare the results of the backend's code with those of the same operations run one by one.
+
+    Each finding is a sentence, and whether the finding is bad.
+    """
     counts_by_run = {counts.by: counts for counts in values.results}
     graphs, backend = counts_by_run.get("graphs"), counts_by_run.get("backend")
     if graphs is None or backend is None:

@@ -1,4 +1,4 @@
-"""The verdict on a run in one or two sentences, and the figures of the run in one line."""
+"""Word the verdict on a run in a few sentences, and the figures of the run in one line."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 RunOutcome = Literal["good", "bad", "error", "plain"]
-#: The separators between a piece of advice, its reason and its alternatives.
+#: The separators in a piece of advice, before its reason and before its alternatives.
 _DETAIL_OF_ADVICE = re.compile(r": |; or ")
-#: The usual names of wrappers, which mean nothing to a reader, and the maximum number of nested ones to look through.
+#: Common names of wrappers, which mean nothing to a reader, and the maximum number of nested wrappers to look through.
 _WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
 _MAX_WRAPPERS = 5
-#: The name of the code at the top level of a cell.
+#: The name to show for the code at the top level of a cell.
 _CELL_NAME = "the cell"
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
-#: An operation that a graph contains at least this often is assumed to come from an unrolled loop. There is advice on
+#: An operation that a graph contains at least this often is assumed to come from an unrolled loop. The verdict mentions
 #: such a loop if compiling took at least this many seconds.
 _MIN_UNROLLED_STEPS = 100
 _LONG_COMPILING_S = 5.0
@@ -56,7 +56,7 @@ _VARIATION = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
 
 
 class RunVerdict(NamedTuple):
-    """The verdict on a run: the outcome, and what to do first."""
+    """The verdict on a run: the outcome, and sentences that say what happened and what to do first."""
 
     outcome: RunOutcome
     text: str
@@ -80,7 +80,7 @@ def verdict(report: Report) -> RunVerdict:
 
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
-    """Return why no change was tried for a break; empty if the verdict or the note on side effects gives the reason."""
+    """Return why no change was tried for a break; empty if the report already gives the reason in a different place."""
     reason = one_line(remedies.why_untried)
     notes = " ".join(diagnostic.message for diagnostic in report.diagnostics)
     shown_text = f"{verdict(report).text} {not_run_again_sentence(report)} {one_line(notes)}"
@@ -112,7 +112,7 @@ def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
 
 
 def _unrolled_loop_advice(report: Report) -> str:
-    """Return the advice on a loop that was unrolled into a graph so long that compiling it took seconds."""
+    """Return advice on a loop that was unrolled into a graph so long that compiling it took seconds; empty if none."""
     compile_s = report.timing.compile_s or 0.0
     if compile_s < _LONG_COMPILING_S:
         return ""
@@ -137,7 +137,7 @@ def _verdict_on_recompiles(report: Report) -> tuple[RunOutcome, str]:
 
 
 def _how_run_ended(report: Report) -> str:
-    """Return how the run ended: "Break 2 ended the run: `print`, line 5."."""
+    """Say how the run ended: "Break 2 ended the run: `print`, line 5."."""
     error = report.error
     number = break_numbers(report).get(error.break_ or "") if error is not None else None
     if error is not None and number is not None:
@@ -154,20 +154,23 @@ def _how_run_ended(report: Report) -> str:
 
 
 def _known_bug_advice(error: RunError) -> str:
-    """Return what to do if a known bug of PyTorch raised an error; the user's own code may raise the same error."""
+    """Return advice on an error that a known bug of PyTorch may have raised; empty if no such bug is known.
+
+    The advice is conditional, because the user's own code may raise the same error.
+    """
     code = error.location.code if error.location is not None else None
     bug = bug_with_message(f"{error.message}\n{code or ''}")
     return f" If it does not end this way without torch.compile: {bug.advice_in_report}." if bug is not None else ""
 
 
 def _as_sentence(reason: str) -> str:
-    """Return a reason with a full stop; its first word may be the name of a function, which stays unchanged."""
+    """Return a reason as a sentence with a full stop; a first word that may be a function's name stays unchanged."""
     begins_in_lowercase = reason.startswith(("the ", "there "))
     return f"{'T' + reason[1:] if begins_in_lowercase else reason}{'' if reason.endswith('.') else '.'}"
 
 
 def _first_step(report: Report) -> str:
-    """Return what to do first about the breaks: ". Fix break 1 first: it adds 2 graphs."."""
+    """Say what to do first about the breaks, as the end of a sentence: ". Fix break 1 first: it adds 2 graphs."."""
     is_compiled = any(frame.graphs and frame.outcome == "compiled" for frame in report.frames) or not report.frames
     further_sentences = (
         "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
@@ -210,7 +213,7 @@ def _first_step(report: Report) -> str:
 def _breaks_to_keep_outside(report: Report) -> list[Break]:
     """Return the breaks at code that does not belong in a compiled function, such as a backward pass.
 
-    The verdict on a single break names its place instead.
+    The list is empty if the run has a single break: the verdict then gives its line instead.
     """
     if len(report.breaks) == 1:
         return []
@@ -227,7 +230,7 @@ def _breaks_to_keep_outside(report: Report) -> list[Break]:
 
 
 def _subject(report: Report, breaks: Sequence[Break]) -> str:
-    """Return the subject and the verb of a sentence on where breaks belong: "Breaks 1 and 3 belong"."""
+    """Return the subject and the verb for a sentence that says where breaks belong: "Breaks 1 and 3 belong"."""
     if len(breaks) == len(report.breaks):
         return "They belong"
     numbers = break_numbers_text(report, breaks)
@@ -248,7 +251,10 @@ def _shared_advice(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def advice_beside_verdict(report: Report) -> str:
-    """Return advice about the item in the verdict; empty if changes were tried or nothing needs to be done."""
+    """Return advice about the break or function in the verdict.
+
+    It is empty if changes were tried, if the verdict contains the advice, or if there is nothing to do.
+    """
     if report.remedies:
         return ""
     if not report.breaks:
@@ -268,7 +274,7 @@ def advice_beside_verdict(report: Report) -> str:
 
 
 def _no_working_change_text(report: Report) -> str:
-    """Return why there is no working change; if a library's switch works but changes results, name the switch."""
+    """Say why no change works; if a library's switch would work but changes results, give its title."""
     for remedy in report.remedies or []:
         switch = switch_with_title(remedy.title)
         if remedy.verdict == "another result" and switch is not None and switch.result_difference is not None:
@@ -286,7 +292,7 @@ def _no_working_change_text(report: Report) -> str:
 
 
 def _part_advice(report: Report) -> str:
-    """Return which break prevents the largest part from being compiled alone, if no part without breaks is large."""
+    """Say which break to remove so that a large part can be compiled alone; empty if there is no such advice."""
     steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER_FAMILY and remedy.kind == "person")
     step = next(steps, None)
     if step is None:
@@ -310,7 +316,7 @@ def _working_changes_text(report: Report, chosen: Sequence[Remedy]) -> str:
 
 
 def _changes_in_order(title: str) -> str:
-    """Return the title of a remedy as a clause: "Set a = True and print after the call"."""
+    """Return the changes in the title of a remedy as one clause: "Set a = True and print after the call"."""
     first, *further_titles = title.split("; ")
     changes = [f"{first[:1].upper()}{first[1:]}", *(f"{other[:1].lower()}{other[1:]}" for other in further_titles)]
     if further_titles and any(", " in change for change in changes):
@@ -319,7 +325,7 @@ def _changes_in_order(title: str) -> str:
 
 
 def _worst_effect(report: Report, break_: Break) -> str:
-    """Return the worst effect of a break as a sentence without a subject: "makes 3 functions run eagerly"."""
+    """Return the worst effect of a break as the end of a sentence: "makes 3 functions run eagerly"."""
     saving, cost = measured_cost_text(report, break_), break_.cost
     if saving or cost is None:
         return saving
@@ -334,8 +340,8 @@ def _break_weight(break_: Break) -> tuple[int, int]:
 
 
 def _why_nothing_compiled(report: Report) -> str:
-    """Return why nothing was compiled: ": norm ran eagerly", ": the first call of f had no tensor operation, ..."."""
-    # The name of a torch wrapper is useless to the reader; the name of the function called through it is not.
+    """Say why nothing was compiled: ": norm ran eagerly", ": the first call of f had no tensor operation, ..."."""
+    # The name of a torch wrapper means nothing to the reader, unlike the name of the function that it wraps.
     called_names = (
         _names_or_count(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
     )
@@ -348,13 +354,13 @@ def _why_nothing_compiled(report: Report) -> str:
         return ""
     if names == _CELL_NAME:
         return ": the cell has no tensor operation"
-    # Dynamo marks the code of a call without tensor operations, and does not look at later calls.
+    # If a call has no tensor operations, Dynamo marks its code and no longer traces later calls.
     calls, pronoun = ("call", "it") if len({name for name in empty if name}) == 1 else ("calls", "them")
     return f": the first {calls} of {names} had no tensor operation, so PyTorch runs {pronoun} eagerly from now on"
 
 
 def _recompiled_text(report: Report, judgment: str = "") -> str:
-    """Return which function was recompiled and why: "attend was compiled 3 times: scale varied"."""
+    """Say which function was recompiled and why: "attend was compiled 3 times: scale varied"."""
     functions = recompilations(report)
     judgment = f", {judgment}" if judgment else ""
     if len(functions) > 1:
@@ -369,9 +375,9 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
 
 
 def _called_name(report: Report, function: Recompilation) -> str:
-    """Return the name of a recompiled function; if nothing else was compiled, the name in the program.
+    """Return the name of a recompiled function; if the program compiles nothing else, the name that the program uses.
 
-    A library's wrapper, such as "can_return_tuple.wrapper", is not a name that the reader knows.
+    A reader does not know the name of a library's wrapper, such as "can_return_tuple.wrapper".
     """
     outermost = {
         frame.id
@@ -384,21 +390,21 @@ def _called_name(report: Report, function: Recompilation) -> str:
 
 
 def _recompile_fix_text(report: Report) -> str:
-    """Return which tested changes end the recompiles: " Mark dimension 0 of `x` as dynamic: 1 compilation remains.".
+    """Say which tested change ends recompiles: " Mark dimension 0 of `x` as dynamic: 1 compilation remains.".
 
-    If none does, return the decision for a person.
+    If none does, return the most frequent decision that is left to the reader, if there is one.
     """
     fixes = [best_recompile_remedy(report, function) for function in recompilations(report)]
     found_fixes = [remedy for remedy in fixes if remedy is not None]
     if len(found_fixes) > 1:
         return f" {len(found_fixes)} changes, each tried alone, end recompiles."
     if not found_fixes:
-        steps: Counter[str] = Counter()
+        decisions: Counter[str] = Counter()
         for remedy in report.remedies or []:
             if remedy.person and remedy.recompiles and remedy.reason != NO_TIME_AT_ALL:
-                steps[remedy.person] += len(remedy.recompiles)
-        (step, times), (_, next_times) = [*steps.most_common(2), ("", 0), ("", 0)][:2]
-        return f" {one_line(step)}" if times > next_times else ""
+                decisions[remedy.person] += len(remedy.recompiles)
+        (decision, times), (_, next_times) = [*decisions.most_common(2), ("", 0), ("", 0)][:2]
+        return f" {one_line(decision)}" if times > next_times else ""
     (remedy,) = found_fixes
     compilations_after = remedy.evidence.compilations_after if remedy.evidence is not None else None
     remaining = (
@@ -438,7 +444,7 @@ def _place_suffix(report: Report, location: Location | None) -> str:
 
 
 def figures(report: Report) -> list[str]:
-    """Return the figures of a run, in parts: "Cell In[3], step: 5 graphs, 55 ops", "cpu", "5.10 s", "torch 2.13.0"."""
+    """Return the figures of a run: "Cell In[3], step: 5 graphs, 55 ops", "cpu", "5.10 s", "torch 2.13.0"."""
     head, counts = ", ".join(filter(None, [run_name(report), compiled_name(report)])), _counts_text(report)
     return [
         f"{head}: {counts}" if counts else head,
@@ -478,7 +484,7 @@ def run_name(report: Report) -> str:
 
 
 def compiled_name(report: Report) -> str:
-    """Return the outermost compiled functions: "step", "BartForCausalLM"."""
+    """Return the names of the outermost compiled functions or modules: "step", "BartForCausalLM and 2 more"."""
     if report.compiled:
         return _first_names([one_line(call.type or call.name) for call in report.compiled])
     first_callees: dict[str | None, Frame] = {}
@@ -491,7 +497,7 @@ def compiled_name(report: Report) -> str:
         if frame.module is not None:
             names[one_line(frame.module)] = None
             continue
-        # The name of a wrapper says nothing about the wrapped function.
+        # The name of a wrapper says nothing about the function that it wraps.
         for _ in range(_MAX_WRAPPERS):
             if frame.function not in _WRAPPER_NAMES or frame.id not in first_callees:
                 break
@@ -503,7 +509,7 @@ def compiled_name(report: Report) -> str:
 
 
 def _first_names(names: Sequence[str]) -> str:
-    """Join the first names: "step and norm", "step, norm and 2 more"."""
+    """Join the first names, without duplicates: "step and norm", "step, norm and 2 more"."""
     unique_names = list(dict.fromkeys(names))
     more = len(unique_names) - _MAX_NAMES
     return f"{', '.join(unique_names[:_MAX_NAMES])} and {more} more" if more > 0 else " and ".join(unique_names)

@@ -285,8 +285,8 @@ def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:
 @pytest.mark.parametrize(
     ("timing", "expected"),
     [
-        (Timing(cache_hits=3, cache_misses=2), "inductor's cache had the code of 3 of 5 graphs"),
-        (Timing(cache_hits=0, cache_misses=2), "inductor's cache had none of it: keep the folder"),
+        (Timing(cache_hits=3, cache_misses=2), "Inductor's cache had the code of 3 of 5 graphs"),
+        (Timing(cache_hits=0, cache_misses=2), "Inductor's cache had none of it: keep the folder"),
         (Timing(), None),
     ],
 )
@@ -466,7 +466,7 @@ def test_the_way_to_compile_blocks_that_starts_fastest_is_named_first() -> None:
     )
     assert texts[1].startswith(
         "compiled alone, the 12 `Block` modules need 2 compilations, and the rest of them runs eagerly (recompile "
-        "limit), because of what differs: self.index: 0 -> 1 -> different value"
+        "limit), because of these differences: self.index: 0 -> 1 -> different value"
     )
     assert "(line 12). Advice: " in texts[1]
     assert sentences(RegionCost("Block", 12, None, [ways[0], replace(separate_blocks, start_s=None)])) == texts[1:]

@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.location import Source
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME, Edit, Evidence, Remedy, RemedyVerdict
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
-from jupyter_graphbreak.views.rows.sections import about
+from jupyter_graphbreak.views.rows.sections import about_rows
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.remedies import (
     BreakRemedies,
@@ -129,7 +129,7 @@ def test_working_remedies_come_first_and_decisions_are_separate() -> None:
     assert [remedy.id for remedy in first.failed] == ["m3", "m2"]
     assert [remedy.id for remedy in second.working] == ["m7", "m4", "m10"]
     assert [remedy.verdict for remedy in second.failed] == ["another break", "fails", "not tried"]
-    assert [sentence[:32] for sentence in second.person] == ["Decide whether the statistics mu"]
+    assert [sentence[:32] for sentence in second.decisions] == ["Decide whether the statistics mu"]
     assert {sign_of(remedy) for remedy in first.working} == {"✓"}
     assert sign_of(own(report, "m4")) == "≈"
 
@@ -343,10 +343,10 @@ def test_a_difference_is_shown_once() -> None:
     ],
 )  # fmt: skip
 def test_the_result_of_the_users_edit_is_the_first_sentence(remedy: Remedy, sentence: str) -> None:
-    first = about(with_remedies(replace(remedy, family="own", title="Your edit")))[0]
+    first = about_rows(with_remedies(replace(remedy, family="own", title="Your edit")))[0]
     assert (first.id, first.label) == ("edit", sentence)
     assert first.look == ("good" if "removes" in sentence else "bad")
-    assert "edit" not in {row.id for row in about(with_remedies(remedy))}
+    assert "edit" not in {row.id for row in about_rows(with_remedies(remedy))}
 
 
 FLAG = "torch._dynamo.config.capture_scalar_outputs"

@@ -29,7 +29,7 @@ from jupyter_graphbreak.report.schema import (
     Skipped,
 )
 from jupyter_graphbreak.views.html.render import render_html
-from jupyter_graphbreak.views.html.view import course
+from jupyter_graphbreak.views.html.view import run_steps
 from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
@@ -174,7 +174,7 @@ def test_a_note_is_about_its_own_function_and_names_other_files() -> None:
 
 
 def test_the_course_names_calls_and_contains_a_break_of_six_frames_once() -> None:
-    steps = [(">".join(segment.calls), segment.step.kind, segment.step.number) for segment in course(model())]
+    steps = [(">".join(segment.calls), segment.step.kind, segment.step.number) for segment in run_steps(model())]
     inner = "wrapper>forward>wrapper>wrapper"
     assert steps == [
         ("wrapper>forward>wrapper", "eager", None),
@@ -495,7 +495,7 @@ def test_functions_that_results_of_breaks_recompile_are_one_entry_in_every_view(
 ) -> None:
     report = replace(between_breaks(6, guard), remedies=remedies)
     (entry,) = listed_recompilations(report)
-    assert (entry.function, entry.times, entry.guards[0].variation) == (
+    assert (entry.function, entry.times_text, entry.guards[0].variation) == (
         "6 functions between breaks",
         "recompiled 6 times",
         why,
@@ -598,7 +598,7 @@ def several_guards() -> Report:
 def test_each_failed_guard_has_its_own_count_and_lines() -> None:
     (recompilation,) = recompilations(several_guards())
     known = [
-        (guard.variation, recompilation.share(guard), [place.line for place in guard.locations])
+        (guard.variation, recompilation.share_text(guard), [place.line for place in guard.locations])
         for guard in recompilation.guards
     ]
     assert known == [
@@ -632,7 +632,7 @@ def test_views_name_every_failed_guard() -> None:
 def test_a_recompile_refused_by_the_limit_is_not_counted(guards: int, limit: bool, times: str) -> None:
     report = again(*(f"k == {value}" for value in range(guards)), limit=limit)
     (recompilation,) = recompilations(report)
-    assert recompilation.times == times
+    assert recompilation.times_text == times
 
 
 def test_a_function_at_the_recompile_limit_is_not_called_good() -> None:

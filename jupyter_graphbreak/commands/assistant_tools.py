@@ -25,7 +25,7 @@ from pydantic import Field
 import jupyter_graphbreak
 from jupyter_graphbreak.records.regular_files import read_regular
 from jupyter_graphbreak.results import Job, Report
-from jupyter_graphbreak.views.words.guidance import advice_for_break
+from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.jobs import (
     compiling_lines,
     job_headline,

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
-from jupyter_graphbreak.views.words.guidance import advice_for_break
 from jupyter_graphbreak.views.words.places import location_text
 from jupyter_graphbreak.views.words.plain_text import escape_controls, is_known_page, one_line
 from jupyter_graphbreak.views.words.remedies import outcome_text

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from jupyter_graphbreak.views.rows.sections import about_rows, measurement_sections
+from jupyter_graphbreak.views.words.advice import added_graphs_text, advice_for_break
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import limit_part, shown_part
 from jupyter_graphbreak.views.words.changes import describe_change, headline
@@ -23,7 +24,6 @@ from jupyter_graphbreak.views.words.groups import (
     costs_text,
     text_of_several_causes,
 )
-from jupyter_graphbreak.views.words.guidance import added_graphs_text, advice_for_break
 from jupyter_graphbreak.views.words.jobs import (
     compiling_lines,
     job_headline,

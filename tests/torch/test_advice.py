@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.remedies.remedy_list import manual_step_of_b
 from jupyter_graphbreak.knowledge.owners import LIBRARY_OPTIMIZER, LIBRARY_OPTIMIZER_STEP, OPTIMIZER, OPTIMIZER_STEP
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.views.words.guidance import advice_for_break
+from jupyter_graphbreak.views.words.advice import advice_for_break
 
 ONES = torch.ones(3)
 

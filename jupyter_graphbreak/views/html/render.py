@@ -22,11 +22,11 @@ from jupyter_graphbreak.views.html.environment import environment, live_style_sh
 from jupyter_graphbreak.views.html.view import LINES_AT_ONCE, View
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words import (
+    advice,
     aftermath,
     changes,
     cost,
     groups,
-    guidance,
     paths,
     permission,
     places,
@@ -133,7 +133,7 @@ _TEMPLATE_MODULES = {
     "change_words": changes,
     "cost_words": cost,
     "group_words": groups,
-    "guidance_words": guidance,
+    "advice_words": advice,
     "path_words": paths,
     "permission_words": permission,
     "place_words": places,

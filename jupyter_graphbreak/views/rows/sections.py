@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.views.rows.schema import ROWS_VERSION, Look, Row, Rows, Section, Spot
 from jupyter_graphbreak.views.words import changes as change_words
+from jupyter_graphbreak.views.words.advice import advice_for_break, cost_text
 from jupyter_graphbreak.views.words.aftermath import aftermath_in_function
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.cost import (
@@ -25,7 +26,6 @@ from jupyter_graphbreak.views.words.cost import (
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import best_remedy
-from jupyter_graphbreak.views.words.guidance import advice_for_break, cost_text
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import (
     decision_location,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.guidance import advice_for_break
+from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.per_report import per_report
 from jupyter_graphbreak.views.words.plain_text import count_text, join_numbers

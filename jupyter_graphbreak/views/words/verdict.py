@@ -12,10 +12,10 @@ from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.cost import measured_cost_text, slowdown_text
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
-from jupyter_graphbreak.views.words.guidance import advice_for_break
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.plain_text import count_text, duration_text, join_with_and, one_line, times_text

@@ -33,8 +33,8 @@ from jupyter_graphbreak.views.html.view import run_steps
 from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
+from jupyter_graphbreak.views.words.advice import advice_for_break, cost_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_in_function
-from jupyter_graphbreak.views.words.guidance import advice_for_break, cost_text
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import describe_permission

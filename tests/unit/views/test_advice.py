@@ -8,7 +8,7 @@ from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.report.schema import Advice, Break, Device, Report
-from jupyter_graphbreak.views.words.guidance import advice_for_break
+from jupyter_graphbreak.views.words.advice import advice_for_break
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import RemedyVerdict

@@ -40,14 +40,12 @@ class Options(msgspec.Struct, frozen=True):
         Whether to compare the front ends on the function that is called.
     output : str or None
         The variable for the report.
-    quiet : bool
-        Whether to show nothing.
     processes : bool
         Whether to also watch the processes that the cell starts.
     remedies : bool
         Whether to try changes that remove breaks and recompiles.
     patch : str or None
-        The path of a unified diff to try before all other changes.
+        The path of a unified diff to try: before all other changes if ``remedies`` is true, otherwise alone.
     cost : bool
         Whether to measure the cost and benefit of compiling.
     check : bool
@@ -62,8 +60,6 @@ class Options(msgspec.Struct, frozen=True):
         Whether to first forget what the kernel has compiled.
     log : str or None
         The trace log to explain instead of a run.
-    sources : list of str or None
-        Further folders from which source text may be shown, for ``log``.
     expression : str
         The text after the options.
     """
@@ -75,7 +71,6 @@ class Options(msgspec.Struct, frozen=True):
     dynamic: Literal["true", "false"] | None = None
     frontends: bool = False
     output: str | None = None
-    quiet: bool = False
     processes: bool = False
     remedies: bool = False
     patch: str | None = None
@@ -86,7 +81,6 @@ class Options(msgspec.Struct, frozen=True):
     repro: bool = False
     fresh: bool = False
     log: str | None = None
-    sources: list[str] | None = None
     expression: str = ""
 
     def compile_options(self) -> CompileOptions:

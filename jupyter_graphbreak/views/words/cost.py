@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.break_times import break_times
 from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.lookup import per_report
 from jupyter_graphbreak.views.words.places import function_of, line_text, place
 from jupyter_graphbreak.views.words.plain_text import and_list, breaks_text, counted, joined, one_line
 

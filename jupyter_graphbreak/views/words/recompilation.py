@@ -17,7 +17,7 @@ from jupyter_graphbreak.report.guards import (
 )
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.lookup import per_report
 from jupyter_graphbreak.views.words.places import (
     function_of,
     is_of_library,

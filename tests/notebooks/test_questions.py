@@ -291,7 +291,7 @@ slow again at the fourth call | gpu#each-size-is-recorded-again-slow-calls-memor
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
 max_seqlen.item() for variable lengths | causes/gb0124 | should be passed as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values
-a graph network compiles again for each graph | libraries#graph-networks-pyg | add_self_loops=False
+a graph network compiles again for each graph | libraries#graph-networks-pyg-dgl | add_self_loops=False
 higher loss when compiled | cost#results-that-differ | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
 segmentation fault with torch.compile | errors#crashes-and-hangs | faulthandler
@@ -308,7 +308,7 @@ spawned processes without a main guard | compile_time#worker-processes | __main_
 A different number of tensors was saved | messages_training#checkpointing | a size became dynamic
 recomputation uses another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | checkpoint inside
 checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
-torch.manual_seed in forward | training#what-breaks-in-training-code | Before the compiled function
+torch.manual_seed in forward | training#what-breaks-in-training-code | before the call
 full_backward_hook ignored, wrong gradients | training#a-hook-that-never-runs | silently wrong
 torch.compiler.disable on a hook with module.compile() | training#a-hook-that-never-runs | runs in each call
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
@@ -346,7 +346,7 @@ fork_rng(devices={0}) | causes/gb0142#set-detect-anomaly-saved-tensors-hooks-sav
 DDP: is the graph split when I compile inside? | training#where-the-graph-is-cut | in all three
 dynamic shapes compile again and again with DDP | training#where-the-graph-is-cut | for the second length
 create_block_mask inside a compiled model breaks | libraries#flex-attention-block-masks | is in the graph in 2.13
-knn_graph in a compiled model | libraries#graph-networks-pyg | make the edges before
+knn_graph in a compiled model | libraries#graph-networks-pyg-dgl | make the edges before
 DDP hangs on one kind of GPU | logs#prevent-ranks-from-hanging | NCCL_DEBUG
 with torch.cuda.device(x.device.index) | causes/gb0142#with-torch-device | has a rule for
 time with CUDA events | cost#a-stopwatch-that-can-be-trusted | elapsed_time
@@ -608,7 +608,7 @@ Slurm: the cache reaches a quota of files | recipes#record-and-read-a-slurm-job 
 regional compilation of accelerate runs nothing | libraries#accelerate-offloading | up to 1.14
 FSDP and a compiled all-to-all hang | logs#prevent-ranks-from-hanging | on each rank
 how many recompiles do the counters have? | logs#counters-of-zero-prove-nothing | counts all compilations
-torch_scatter: its data is not allocated yet | libraries#graph-networks-pyg | torch_geometric.utils.scatter
+torch_scatter: its data is not allocated yet | libraries#graph-networks-pyg-dgl | torch_geometric.utils.scatter
 AsyncCollectiveTensor compiles again | training#tensor-parallel-parallelize-module | wait_tensor
 DebugMode is on, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled
 one rank's TORCH_LOGS, srun | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | SLURM_PROCID
@@ -697,7 +697,7 @@ exactly as fast as before | cost#slower-than-eager-how-to-read-the-figures | was
 inductor is slower in 2.9 than in 2.8 | cost#slower-or-more-memory-since-an-update-of-pytorch | GRAPH_PARTITION=0
 compile time grew by 40% with an update | cost#slower-or-more-memory-since-an-update-of-pytorch | belongs to one version
 max_seqlen_in_batch_kv == 31868 | libraries#flash-attn-xformers-sageattention | four compilations
-the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg | a bug of 2.1
+the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg-dgl | a bug of 2.1
 does the cache notice that my code has changed? | compile_time#kept-on-disk-the-second-start | need not be deleted
 a warm cache, and still a second | compile_time#a-cache-that-does-not-work | this is normal
 PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | Remove that folder
@@ -715,7 +715,7 @@ torch_tensorrt with sizes that vary | cost#which-backend-one-of-your-own | min_s
 reduce-overhead is slower on an RTX 4090 | cost#which-mode | where kernels are long
 does fullgraph=True make it faster? | cost#which-mode | changes no speed
 how to get it to run on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
-SparseTensor, ind2ptr | libraries#graph-networks-pyg | neither package has fake kernels
+SparseTensor, ind2ptr | libraries#graph-networks-pyg-dgl | neither package has fake kernels
 module 'torch' has no attribute 'compiler' | in_a_notebook#no-gpu-no-compiler-no-triton | with 2.1
 FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
 onnx export: this is step 1/3 | messages_export#torch-onnx-export | Exception summary
@@ -766,7 +766,7 @@ vLLM: the first request has a high TTFT | libraries#vllm-sglang | before users d
 vLLM on a CPU uses few cores | libraries#vllm-sglang | delete the folder
 warming up Whisper takes 10 minutes | where_to_compile#generate | records none
 uv venv: Python.h not found | in_a_notebook#no-gpu-no-compiler-no-triton | brings its headers
-the example of PyG gains 4 percent | libraries#graph-networks-pyg | gains little
+the example of PyG gains 4 percent | libraries#graph-networks-pyg-dgl | gains little
 a speech model with varying lengths gets slower | cost#slower-than-eager-how-to-read-the-figures | for any size
 compiled_autograd compiles after each zero_grad | training#do-you-need-compiled-autograd | zeroed instead of `None`
 the second call is extremely slow with reduce-overhead | gpu#each-size-is-recorded-again-slow-calls-memory | one records

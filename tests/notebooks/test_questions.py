@@ -693,7 +693,7 @@ a loop over NumPy arrays compiles for 34 seconds | compile_time#slow-to-compile-
 DeepSpeed hangs at its first step | libraries#deepspeed | raise the timeout
 lora key not loaded | libraries#lora-adapters-peft | _orig_mod
 the switch --torch_compile changes nothing | libraries#programs-with-a-switch-timm-torchtune-axolotl | many sizes
-exactly as fast as before | cost#slower-than-eager-how-to-read-the-figures | was nothing compiled
+exactly as fast as before | cost#slower-than-eager-how-to-read-the-figures | perhaps [nothing was compiled]
 inductor is slower in 2.9 than in 2.8 | cost#slower-or-more-memory-since-an-update-of-pytorch | GRAPH_PARTITION=0
 compile time grew by 40% with an update | cost#slower-or-more-memory-since-an-update-of-pytorch | belongs to one version
 max_seqlen_in_batch_kv == 31868 | libraries#flash-attn-xformers-sageattention | four compilations

@@ -91,6 +91,32 @@ def test_a_method_of_a_compiled_module_is_not_compiled(shell: Shell) -> None:
     assert note.endswith("Compile the method: `torch.compile(solver.solve)`.")
 
 
+@pytest.mark.parametrize(
+    ("method", "call", "note"),
+    [
+        (
+            "",
+            "net.forward(x)",
+            "the cell calls `net.forward`, and `net.compile()` compiles only calls of the module itself.",
+        ),
+        (
+            "def __call__(self, x):\n        return self.forward(x)",
+            "net(x)",
+            "the class of `net` defines `__call__` itself, so `net.compile()` has no effect. Use `torch.compile(net)`.",
+        ),
+    ],
+)
+def test_a_call_that_compile_in_place_does_not_reach(shell: Shell, method: str, call: str, note: str) -> None:
+    shell.run(
+        f"import torch\nclass Net(torch.nn.Module):\n    {method}\n    def forward(self, x):\n        return x.sin()"
+    )
+    shell.run(f"%%compile_explain\nnet, x = Net(), torch.ones(2)\nnet.compile(backend='eager')\n{call}")
+    assert any(note in diagnostic.message for diagnostic in shell.report.diagnostics)
+    if "__call__" in method:
+        shell.run("%%compile_explain\ncompiled = torch.compile(Net(), backend='eager')\ncompiled(x)")
+        assert shell.report.graphs
+
+
 def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
     """The host's own code, such as that of a variable viewer, has the number of the cell that follows."""
 

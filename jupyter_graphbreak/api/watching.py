@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.threads import claimed
+from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
@@ -284,7 +284,7 @@ def capture(
         events = EventStream(on_event, lambda error: add_note(f"on_event raised {type(error).__name__}: {error}"))
 
     with (
-        claimed(),
+        claim_thread(),
         watched_children(add_note) if processes else contextlib.nullcontext() as children,
         keep_for_analysis(looks_for_nan=entries and not cost) if entries or cost else contextlib.nullcontext() as kept,
     ):

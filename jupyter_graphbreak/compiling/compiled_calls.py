@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.isolation import eager_semantics, isolated_compilation, readable_new_globals
+from jupyter_graphbreak._torch_compat.isolation import eager_semantics, isolated_compilation, make_new_globals_readable
 from jupyter_graphbreak._torch_compat.module_calls import (
     Interception,
     SubstituteCall,
     TraceableCallables,
     compile_caller,
-    intercepted_module_calls,
-    interposed,
+    intercept_module_calls,
     is_lazy_module,
-    is_traced,
-    while_converting,
+    is_traced_or_disabled,
+    make_interceptor,
     why_not_compiled,
+    wrap_frame_conversions,
 )
-from jupyter_graphbreak._torch_compat.patching import redirected_on_thread, report_to_run
-from jupyter_graphbreak._torch_compat.threads import claimed
+from jupyter_graphbreak._torch_compat.patching import redirect_calls_on_thread, report_to_run
+from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.roles import (
     is_driver,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def warnings_at_own_lines() -> Iterator[None]:
     """Show warnings from this thread's graphs at the lines that the operations come from."""
-    with redirected_on_thread(warnings, "_showwarnmsg", _redirect_to_own_line):
+    with redirect_calls_on_thread(warnings, "_showwarnmsg", _redirect_to_own_line):
         yield
 
 
@@ -132,7 +132,7 @@ class CompiledCalls:
     def open(self) -> None:
         """Start compiling calls."""
         self._exit_stack.undo_at_end("undoing the changes for compiling", self._traceable_callables.close)
-        intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
+        intercept = functools.partial(intercept_module_calls, self._state, self._plan_module)
         self._exit_stack.enter("compiling modules", intercept, None)
         self._exit_stack.undo_at_end("undoing the changes for compiling", self._end_routing)
         active_routes[self._thread] = (*active_routes.get(self._thread, ()), self.route)
@@ -150,18 +150,18 @@ class CompiledCalls:
             or self._state.is_inside_call
             or not may_be_compiled(call)
             or _is_compiled(call)
-            or is_traced()
+            or is_traced_or_disabled()
         ):
             return call
         if isinstance(call, torch.nn.Module):
-            return interposed(call, self._state, functools.partial(self._plan_own_call, call))
+            return make_interceptor(call, self._state, functools.partial(self._plan_own_call, call))
         try:
             role = self._role_of(call)
             if role == "look inside":
                 return self._with_routed_calls(call)
         except RecursionError:  # the program's own recursion is near its limit
             return call
-        return call if role == "leave" else interposed(call, self._state, functools.partial(self._plan, call))
+        return call if role == "leave" else make_interceptor(call, self._state, functools.partial(self._plan, call))
 
     def _role_of(self, call: Any) -> Role | None:
         """Return the role of a callable, cached by its code."""
@@ -248,7 +248,7 @@ class CompiledCalls:
         caller = self._prepare()
         if caller is None:
             return None
-        traceable_callable = self._traceable_callables.traceable(call, target)
+        traceable_callable = self._traceable_callables.make_traceable(call, target)
         self._add_compiled(target)
         on_failure = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
         self._state.is_inside_call = True
@@ -261,12 +261,12 @@ class CompiledCalls:
 
     def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
         """Return a callable that calls the function of a cell, compiled if possible."""
-        can_read_globals = self._exit_stack.enter("reading new globals", readable_new_globals, default=False)
+        can_read_globals = self._exit_stack.enter("reading new globals", make_new_globals_readable, default=False)
         if not can_read_globals:
             self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read back a new global"))
             return function
         self._cell = function
-        return interposed(function, self._state, functools.partial(self._plan_cell, function))
+        return make_interceptor(function, self._state, functools.partial(self._plan_cell, function))
 
     def _plan_cell(self, function: Callable[[], Any]) -> SubstituteCall | None:
         substitute = self.plan(function, function, (), {})
@@ -281,7 +281,7 @@ class CompiledCalls:
         if self._caller is None and self._exit_stack.is_complete:
             with deferred_interrupts():
                 fullgraph = self._options.fullgraph
-                semantics = functools.partial(while_converting, lambda _: eager_semantics(fullgraph=fullgraph))
+                semantics = functools.partial(wrap_frame_conversions, lambda _: eager_semantics(fullgraph=fullgraph))
                 self._exit_stack.enter("preserving eager semantics", semantics, None)
                 self._exit_stack.enter("placing warnings", warnings_at_own_lines, None)
                 self._exit_stack.enter("isolating the compilation", isolated_compilation, None)
@@ -402,7 +402,7 @@ def compiled_calls(
 ) -> Iterator[CompiledCalls]:
     """Compile calls while the context is open; see :class:`CompiledCalls`."""
     exit_stack = GuardedExitStack(on_fault)
-    with claimed(on_fault):
+    with claim_thread(on_fault):
         try:
             calls = CompiledCalls(options, on_fault, filename, exit_stack)
             calls.open()

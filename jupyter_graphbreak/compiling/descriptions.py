@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.module_calls import has_own_call, has_skipped_forward
+from jupyter_graphbreak._torch_compat.module_calls import has_skipped_forward, overrides_call
 from jupyter_graphbreak.analysis.functions import first_line
 from jupyter_graphbreak.analysis.python_text import names_bound_by, without_warnings
 from jupyter_graphbreak.records.additions import CompiledForReport
@@ -108,7 +108,7 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _compile_statement(name: str, target: Any, namespace: Mapping[str, Any] | None) -> str | None:
     is_module = is_instance(target, torch.nn.Module)
-    if is_module and not has_own_call(target) and not has_skipped_forward(target):
+    if is_module and not overrides_call(target) and not has_skipped_forward(target):
         return f"{name}.compile()"
     if not is_module and not is_instance(target, types.FunctionType | types.MethodType):
         return None  # torch.compile turns an instance into a function without its attributes

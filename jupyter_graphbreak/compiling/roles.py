@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.module_calls import has_own_call
+from jupyter_graphbreak._torch_compat.module_calls import overrides_call
 from jupyter_graphbreak.recording.targets import closure_values, is_own, is_user_written
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
@@ -84,7 +84,7 @@ def may_be_compiled(call: Any) -> bool:
     if is_instance(call, types.FunctionType | types.MethodType | functools.partial):
         return True
     if is_instance(call, torch.nn.Module):
-        return has_own_call(call)
+        return overrides_call(call)
     if is_instance(call, type | types.BuiltinFunctionType):
         return False
     return is_instance(getattr(type(call), "__call__", None), types.FunctionType)  # noqa: B004 - the class's own

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, has_cached_code
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend, separate_cache
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend, separate_cache
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
@@ -77,7 +77,7 @@ def _capture_with_trace(call: Any, first: Arguments) -> Program:
 
 
 def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
-    return torch.compile(call, backend=own_backend(backend), fullgraph=fullgraph)
+    return torch.compile(call, backend=clone_backend(backend), fullgraph=fullgraph)
 
 
 def _capture_with_export(call: Any, first: Arguments, *, strict: bool) -> Program:

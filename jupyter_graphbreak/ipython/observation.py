@@ -127,8 +127,8 @@ class Observation:
             raise
 
     def _open(self, cells: CellTexts, choice: DeviceChoice | None, named_objects: dict[str, Any]) -> None:
-        from jupyter_graphbreak._torch_compat.configuration import forced_backend
-        from jupyter_graphbreak._torch_compat.default_device import default_device
+        from jupyter_graphbreak._torch_compat.configuration import force_backend
+        from jupyter_graphbreak._torch_compat.default_device import use_default_device
         from jupyter_graphbreak.recording import recorder
         from jupyter_graphbreak.recording.children import note_earlier_processes, watched_children
         from jupyter_graphbreak.recording.targets import forget_compiled_code, forget_everything, is_compiled
@@ -169,9 +169,9 @@ class Observation:
             watching = "watching the processes that the cell starts"
             self._folder = exit_stack.enter(watching, lambda: watched_children(warn), None)
             exit_stack.enter("looking for earlier processes", lambda: note_earlier_processes(warn), None)
-        if stance := exit_stack.enter("setting the backend", lambda: forced_backend(self.options.backend), ""):
+        if stance := exit_stack.enter("setting the backend", lambda: force_backend(self.options.backend), ""):
             self.note("warning", f'--backend had no effect: the stance is "{stance}".')
-        exit_stack.enter("setting the default device", lambda: default_device(self._device), None)
+        exit_stack.enter("setting the default device", lambda: use_default_device(self._device), None)
 
     def compile_calls(self) -> None:
         """Compile the calls of the code from now on."""
@@ -333,7 +333,7 @@ class Observation:
 
     def _run_again(self, report: Report, files: dict[str, str], kept: KeptRun) -> Report:
         """Rerun the kept entries on copies, with their output hidden, and return the report with the results."""
-        from jupyter_graphbreak._torch_compat.default_device import default_device
+        from jupyter_graphbreak._torch_compat.default_device import use_default_device
         from jupyter_graphbreak.api.rerun import Rerun
         from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
         from jupyter_graphbreak.ipython.cell.texts import compiler_for
@@ -366,7 +366,7 @@ class Observation:
                 self._show_status("")
                 note_count = len(self._notes)
                 try:
-                    with suppress_faults(activity, self.note_fault), default_device(self._device), _silence():
+                    with suppress_faults(activity, self.note_fault), use_default_device(self._device), _silence():
                         step(seconds=seconds)
                 except KeyboardInterrupt:
                     self.note("warning", f"{activity.capitalize()} was interrupted.")
@@ -435,13 +435,13 @@ class Observation:
 
     def _show_comparison(self, report: Report) -> None:
         """Compare the front ends, if the run succeeded, and show the table above the report."""
-        from jupyter_graphbreak._torch_compat.default_device import default_device
+        from jupyter_graphbreak._torch_compat.default_device import use_default_device
 
         note_count = len(self._notes)
         try:
             with suppress_faults("comparing the front ends", self.note_fault, reraised=(UsageError,)):
                 if report.status == "ok" and self.compare is not None:
-                    with default_device(self._device):
+                    with use_default_device(self._device):
                         frontends = self.compare(self._effects)
                     if self.options.output is not None:
                         self._shell.user_ns[self.options.output] = frontends
@@ -492,14 +492,14 @@ def _patches_to_try(options: Options) -> list[Patch]:
 
 
 def _choose_default_device(options: Options, named_objects: dict[str, Any]) -> DeviceChoice:
-    from jupyter_graphbreak._torch_compat.configuration import backends, modes
+    from jupyter_graphbreak._torch_compat.configuration import backend_names, mode_names
     from jupyter_graphbreak._torch_compat.default_device import CudaDevices, cuda_devices
     from jupyter_graphbreak.ipython.options import choose_device
     from jupyter_graphbreak.recording.targets import with_used_globals
 
-    if options.backend is not None and options.backend not in (known := backends()):
+    if options.backend is not None and options.backend not in (known := backend_names()):
         raise UsageError(f"unknown backend {options.backend!r}: use one of {', '.join(known)}")
-    if options.mode is not None and options.mode not in (known := modes()):
+    if options.mode is not None and options.mode not in (known := mode_names()):
         raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(known)}")
     cuda = cuda_devices() if options.device != "cpu" else CudaDevices()
     return choose_device(options.device, cuda, with_used_globals(named_objects))

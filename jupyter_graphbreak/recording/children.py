@@ -22,9 +22,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger, trace_writer
-from jupyter_graphbreak._torch_compat.threads import as_stdlib_function, break_at_call, claimed, current_claims
+from jupyter_graphbreak._torch_compat.threads import as_stdlib_function, break_at_call, claim_thread, current_claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,7 +92,7 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
     earlier_handlers = list(trace_logger().handlers)
     _install_hooks()
     outer = _current_block()
-    with claimed() as claim, _patched_starts():
+    with claim_thread() as claim, _patched_starts():
         block = _WatchedBlock(folder, claim, on_note)
         _blocks.append(block)
         try:
@@ -217,11 +217,11 @@ def _patched_starts() -> Iterator[None]:
         for owner, name in ((subprocess.Popen, "__init__"), (util, "spawnv_passfds")):
             original = getattr(owner, name, None)
             if original is not None:  # not on every system
-                stack.enter_context(patched(owner, name, _with_chosen_folder(original)))
+                stack.enter_context(patch_attribute(owner, name, _with_chosen_folder(original)))
         if os.name == "posix":
             system = _with_variable_in_shell(os.system)
             stack.enter_context(break_at_call(system))
-            stack.enter_context(patched(os, "system", system))
+            stack.enter_context(patch_attribute(os, "system", system))
         yield
 
 

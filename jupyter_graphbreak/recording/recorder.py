@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak import faults
-from jupyter_graphbreak._torch_compat.compiled import counted_compilations, is_known_code, known_codes
+from jupyter_graphbreak._torch_compat.compiled import count_compilations, is_known_code, snapshot_known_codes
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, why_compile_is_disabled
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
-from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
-from jupyter_graphbreak._torch_compat.threads import claimed
+from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, restrict_trace, trace_logger
+from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.records import additions
@@ -255,14 +255,14 @@ def record(
     require_torch()
     recording = Recording(find_cell, on_record, running)
     earlier_codes: list[ref[CodeType]] | None = None
-    count_compilations: Callable[[], int | None] | None = None
+    get_compilation_count: Callable[[], int | None] | None = None
     try:
         with (
-            claimed(recording.note_fault) as claim,
+            claim_thread(recording.note_fault) as claim,
             _earlier_codes(recording.note_fault) as earlier_codes,
-            counted_compilations(claim) as count_compilations,
+            count_compilations(claim) as get_compilation_count,
             _attached(handler := _TraceHandler(recording, claim)),
-            narrowed_trace(handler, NEEDED_ENTRIES, recording.note_lost, claim),
+            restrict_trace(handler, NEEDED_ENTRIES, recording.note_lost, claim),
             watch(recording.add, recording.add_time_spent, claim) as missing,
         ):
             for sentence in missing:
@@ -273,17 +273,17 @@ def record(
         recording.fail(error)
         raise
     finally:
-        compilation_count = count_compilations() if count_compilations is not None else None
+        compilation_count = get_compilation_count() if get_compilation_count is not None else None
         recording._finish(compilation_count, earlier_codes)  # noqa: SLF001 - same module
 
 
 @contextlib.contextmanager
 def _earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
-    """Yield the code objects that Dynamo knows now, ``None`` if they are unknown; see :func:`known_codes`."""
+    """Yield the code objects that Dynamo knows now, ``None`` if they are unknown; see :func:`snapshot_known_codes`."""
     with contextlib.ExitStack() as stack:
         earlier_codes = None
         try:
-            earlier_codes = stack.enter_context(known_codes())
+            earlier_codes = stack.enter_context(snapshot_known_codes())
         except AttributeError:  # not in this PyTorch
             pass
         except Exception as fault:  # noqa: BLE001 - the user's program must not notice us

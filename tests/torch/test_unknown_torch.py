@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak._torch_compat import module_calls
-from jupyter_graphbreak._torch_compat.configuration import backends, forced_backend, modes
+from jupyter_graphbreak._torch_compat.configuration import backend_names, force_backend, mode_names
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
 from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 from jupyter_graphbreak.analysis.build import build_report
@@ -272,10 +272,10 @@ def test_the_settings_cannot_be_read(name: str, monkeypatch: pytest.MonkeyPatch)
 def test_the_names_of_backends_and_modes_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     rename(monkeypatch, "torch._dynamo", "list_backends")
     with pytest.raises(ValueError, match="this PyTorch does not list its backends"):
-        backends()
+        backend_names()
     rename(monkeypatch, "torch._inductor", "list_mode_options")
     with pytest.raises(ValueError, match="this PyTorch does not list its modes"):
-        modes()
+        mode_names()
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_the_names_of_backends_and_modes_are_missing(monkeypatch: pytest.MonkeyP
 )
 def test_a_backend_cannot_be_forced(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rename(monkeypatch, module, name)
-    with pytest.raises(AttributeError, match=name), forced_backend("eager"):
+    with pytest.raises(AttributeError, match=name), force_backend("eager"):
         raise AssertionError("not reached")
     monkeypatch.undo()
     check_result(torch.compile(breaks, backend="eager")(ONES))
@@ -298,7 +298,7 @@ def test_a_forced_backend_works_without_a_clone(monkeypatch: pytest.MonkeyPatch)
     convert_frame = importlib.import_module("torch._dynamo.convert_frame")
     for kind in (convert_frame.ConvertFrame, convert_frame.ConvertFrameAssert):
         monkeypatch.delattr(kind, "_clone_with_backend")
-    with forced_backend("eager"):
+    with force_backend("eager"):
         check_result(torch.compile(breaks, backend="eager")(ONES))
 
 

@@ -1,11 +1,11 @@
-"""Hook on the message that a graph runs without a CUDA graph, from inductor and the backend ``cudagraphs``."""
+"""Hook on the message that a graph runs without a CUDA graph, from Inductor and the backend ``cudagraphs``."""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak._torch_compat.hooks.observer import watching_calls
+from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls
 from jupyter_graphbreak.records.additions import CudagraphSkipped
 
 if TYPE_CHECKING:
@@ -29,4 +29,4 @@ def watch_cudagraph_skips(observer: Observer) -> AbstractContextManager[None]:
         reason = observer.local_variable(call.caller, "msg")
         return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None
 
-    return watching_calls(module, "get_metrics_context", observer, before=observation)
+    return observe_calls(module, "get_metrics_context", observer, before=observation)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 
-from jupyter_graphbreak._torch_compat.profile_ranges import device_activities
+from jupyter_graphbreak._torch_compat.profile_ranges import record_device_activities
 from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.trial.places import memory_address
@@ -73,7 +73,7 @@ def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activit
         If the user's profiler is active.
     """
     device = "cuda" if isinstance(variant.clock, CudaClock) else None
-    activities = device_activities(call, device)
+    activities = record_device_activities(call, device)
     return [
         activity for activity in activities if not activity.memory or (activity.memory == "cpu") == (device is None)
     ]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec import structs
 
-from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
-from jupyter_graphbreak._torch_compat.tried_settings import without_caches
+from jupyter_graphbreak._torch_compat.configuration import use_eager_random_numbers
+from jupyter_graphbreak._torch_compat.tried_settings import disable_caches
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks, replaced_forwards
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
@@ -161,7 +161,7 @@ class _CompilationTrial:
         """Compile in one way and time calls, alternating with the whole model; ``None`` if it keeps compiling."""
         require_time()
         variant = make_variant(self._entry)
-        with recompiling(variant.subject.call), without_caches():
+        with recompiling(variant.subject.call), disable_caches():
             with recorder.record() as recording:
                 is_settled = variant.warm_up()
                 start_s = variant.first_call_s + _seconds_of_call(variant)
@@ -197,7 +197,7 @@ class _CompilationTrial:
         if not self._is_random:
             return agree_within_rounding(self._expected_results, variant.results_and_gradients(), self._eager_results)
         other = make_variant(replace(self._entry, backend=_RIGHT_BACKEND))
-        with eager_random_numbers(), recompiling(other.subject.call):
+        with use_eager_random_numbers(), recompiling(other.subject.call):
             other.warm_up()
             return agree_within_rounding(self._expected_results, other.results_and_gradients(), self._eager_results)
 

@@ -15,7 +15,7 @@ import torch
 import torch.utils.checkpoint
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count
-from jupyter_graphbreak._torch_compat.profile_ranges import device_activities, profiled
+from jupyter_graphbreak._torch_compat.profile_ranges import profile_call, record_device_activities
 from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
@@ -238,11 +238,11 @@ class Variant:
 
     def profiled(self, seed: int = 0) -> list[Range]:
         """Call the variant under a profiler, and return the recorded ranges."""
-        return self._observe(seed, lambda call: self.timer.with_graph_ranges(lambda: profiled(call)))
+        return self._observe(seed, lambda call: self.timer.with_graph_ranges(lambda: profile_call(call)))
 
     def device_activities(self) -> list[Activity]:
         """Call the variant under a profiler, and return the activities of its device."""
-        return self._observe(0, device_activities)
+        return self._observe(0, record_device_activities)
 
     def graph_inputs(self) -> dict[int, list[Any]]:
         """Call the variant, and return the inputs of each graph, by the graph's number."""

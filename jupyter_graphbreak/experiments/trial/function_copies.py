@@ -12,8 +12,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.separate_cache import (
-    copied_module,
     copy_fx_wraps,
+    copy_namespace_to_module,
     forget_fx_wraps,
     is_allowed_in_graph,
 )
@@ -198,7 +198,7 @@ class FunctionCopier:
     def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
         origin = self.origin(scope)
         if origin not in self._globals:
-            self._modules.append(copied_module(scope))
+            self._modules.append(copy_namespace_to_module(scope))
             self._globals[origin] = result = vars(self._modules[-1])
             self.origins[id(result)] = origin
             copy_fx_wraps(scope, result)

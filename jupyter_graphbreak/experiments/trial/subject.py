@@ -312,7 +312,7 @@ class Subject:
         TrialStoppedError
             If the code leaves a lock locked, or waits for a lock that only it could release.
         """
-        with self._uncopied_code.using_copies(), self.modes.entered(), released(self._locks, self.call):
+        with self._uncopied_code.using_copies(), self.modes.apply(), released(self._locks, self.call):
             yield
 
 

@@ -31,7 +31,7 @@ from jupyter_graphbreak.experiments.trial.values import difference, show
 from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
-from jupyter_graphbreak.recording.targets import own_codes
+from jupyter_graphbreak.recording.targets import user_codes
 from jupyter_graphbreak.report.frontends import Example, Frontends, Verdict
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.report.summary import Summary
@@ -136,7 +136,7 @@ class Examination:
         self._subject = Subject(eager.fn, eager.first.arguments)
         self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
-        codes = [*own_codes(self._subject.call), _as_module(self._subject.call).forward.__code__]
+        codes = [*user_codes(self._subject.call), _as_module(self._subject.call).forward.__code__]
         with separate_cache(codes), capture_effects() as effects:
             try:
                 program = self._run_first_input(capture, find_cell)

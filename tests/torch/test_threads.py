@@ -33,14 +33,14 @@ from jupyter_graphbreak._torch_compat.patching import (
 )
 from jupyter_graphbreak._torch_compat.separate_cache import confine_fx_tracing
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
-from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
+from jupyter_graphbreak.compiling.compiled_calls import compile_calls
 from jupyter_graphbreak.compiling.routes import route
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, preserve_warnings
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.recording.targets import reachable_objects
-from jupyter_graphbreak.recording.threads_at_work import thread_at_work
+from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Report
 
@@ -443,7 +443,7 @@ def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
     two, net = torch.compile(second, backend="eager"), torch.nn.Linear(3, 3)
     faults: list[str] = []
     with Worker() as worker:
-        with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+        with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
             calls.route(first)(ONES)
             worker(lambda: two(ONES))
             assert worker(lambda: net(ONES).shape) == (3,)
@@ -627,7 +627,7 @@ def test_a_function_is_tried_on_copies_while_another_thread_calls_it(
     busy: tuple[set[Any], list[BaseException]],
 ) -> None:
     codes, errors = busy
-    assert thread_at_work() == "busy"
+    assert busy_thread_name() == "busy"
     report = jupyter_graphbreak.try_remedies(program.plain, ONES, seconds=600)
     assert "works" in {remedy.verdict for remedy in report.remedies or ()}
     assert (len(codes), errors) == (2, [])
@@ -653,9 +653,9 @@ def test_threads_that_wait_for_work_do_not_count() -> None:
 
         executor = pool.enter_context(ThreadPoolExecutor(1))
         executor.submit(int).result()
-        assert thread_at_work() is None
+        assert busy_thread_name() is None
         timer = threading.Timer(60, first, (ONES,))
         timer.start()
-        assert thread_at_work() == timer.name
+        assert busy_thread_name() == timer.name
         timer.cancel()
         timer.join()

@@ -20,7 +20,7 @@ from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
 from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
-from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
+from jupyter_graphbreak.compiling.compiled_calls import compile_calls
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.report.schema import Report
@@ -222,7 +222,7 @@ def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monk
     faults: list[str] = []
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     expected = model(ONES)
-    with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         check_result(calls.route(breaks)(ONES))
         assert torch.equal(model(ONES), expected)
     assert faults
@@ -235,7 +235,7 @@ def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monk
 def call_compiled(*, is_cell: bool = False) -> tuple[Any, list[str]]:
     """Return the result of a call that is compiled for the report, and the internal errors."""
     faults: list[str] = []
-    with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         return calls.cell_caller(lambda: breaks(ONES))() if is_cell else calls.route(breaks)(ONES), faults
 
 

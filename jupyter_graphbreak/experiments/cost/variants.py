@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, mod
 from jupyter_graphbreak.experiments.trial.places import leaves, memory_address, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
-from jupyter_graphbreak.recording.targets import is_own, reachable_objects
+from jupyter_graphbreak.recording.targets import may_be_user_defined, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _functions(call: Any) -> Iterator[types.FunctionType]:
     for item in reachable_objects(call):
         functions = [item] if is_instance(item, types.FunctionType) else _members(item)
         for function in functions:
-            if is_own(function):
+            if may_be_user_defined(function):
                 yield function
 
 

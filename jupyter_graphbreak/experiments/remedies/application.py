@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jupyter_graphbreak.analysis.python_text import parse_python, without_warnings
 from jupyter_graphbreak.experiments.trial.swapped_places import item_place
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
-from jupyter_graphbreak.recording.threads_at_work import thread_at_work
+from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.records.source_texts import CellText
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class Application:
         ThreadRunsChangeError
             If the change needs a function that has no copy, such as a method.
         """
-        thread = thread_at_work(by_file)
+        thread = busy_thread_name(by_file)
         if thread is None:
             return
         copies_by_id = {id(copy): copy for copy in copies}

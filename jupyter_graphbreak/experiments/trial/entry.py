@@ -26,7 +26,7 @@ from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.faults import description
-from jupyter_graphbreak.recording.targets import own_codes, reachable_objects
+from jupyter_graphbreak.recording.targets import reachable_objects, user_codes
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -387,7 +387,7 @@ def recompiling(call: Any) -> Iterator[None]:
         for cells apply.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(separate_cache(own_codes(call)))
+        stack.enter_context(separate_cache(user_codes(call)))
         stack.enter_context(limit_compilations())
         if is_cell(call):
             for context in (eager_semantics, make_new_globals_readable):

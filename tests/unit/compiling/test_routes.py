@@ -43,7 +43,7 @@ def define(text: str, name: str = "f") -> Any:
 
 
 def twin(function: Any) -> Any:
-    routed = RoutedFunctions().routed(function)
+    routed = RoutedFunctions().copy_with_routed_calls(function)
     assert routed is not None
     return routed
 

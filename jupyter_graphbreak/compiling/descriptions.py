@@ -11,7 +11,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.module_calls import has_skipped_forward, overrides_call
 from jupyter_graphbreak.analysis.functions import first_line
-from jupyter_graphbreak.analysis.python_text import names_bound_by, without_warnings
+from jupyter_graphbreak.analysis.python_text import hide_python_warnings, names_bound_by
 from jupyter_graphbreak.records.additions import CompiledForReport
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
@@ -118,7 +118,7 @@ def _compile_statement(name: str, target: Any, namespace: Mapping[str, Any] | No
     return code if torch_name is not None else f"import torch\n{code}"
 
 
-@without_warnings()
+@hide_python_warnings()
 def _statements(filename: str) -> list[ast.stmt]:
     try:
         return ast.parse("".join(linecache.getlines(filename))).body

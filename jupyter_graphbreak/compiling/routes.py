@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak.analysis.functions import first_line
-from jupyter_graphbreak.analysis.python_text import without_warnings
+from jupyter_graphbreak.analysis.python_text import hide_python_warnings
 from jupyter_graphbreak.faults import with_fallback
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class RoutedFunctions:
         return copy
 
 
-@without_warnings()
+@hide_python_warnings()
 def route_code(code: types.CodeType) -> types.CodeType | None:
     """Return a function's code with its calls routed; ``None`` if its source is unknown or has changed."""
     text = "".join(linecache.getlines(code.co_filename))

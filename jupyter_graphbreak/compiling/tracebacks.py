@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.patching import report_to_run
-from jupyter_graphbreak.analysis.python_text import parse_python, without_warnings
+from jupyter_graphbreak.analysis.python_text import hide_python_warnings, parse_python
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import is_resume, original_name
 
@@ -274,7 +274,7 @@ def _is_hashable(code: types.CodeType) -> bool:
     return True
 
 
-@without_warnings()
+@hide_python_warnings()
 def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.TracebackType | None:
     """Return a traceback entry for the same position in the code, with the user's name of the function."""
     frame = entry.tb_frame

@@ -147,7 +147,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
     4207.0
     """
     require_torch()
-    from jupyter_graphbreak.analysis.priority import with_priorities
+    from jupyter_graphbreak.analysis.priority import prioritize_breaks
     from jupyter_graphbreak.experiments.cost.entry_cost import device_of, measure_entry
     from jupyter_graphbreak.experiments.trial.entry import backend_name
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -164,7 +164,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
                 raise
             note = f"Measuring was stopped: a repeated call raised {type(error).__name__}: {error}."
             return _empty_report(Diagnostic("warning", note))
-        return with_priorities(msgspec.structs.replace(report, cost=cost_of(entry, [cost])))
+        return prioritize_breaks(msgspec.structs.replace(report, cost=cost_of(entry, [cost])))
 
     def cost_of(entry: Entry, costs: list[EntryCost]) -> Cost:
         return Cost(device_of(entry), backend_name(entry.backend), costs)

@@ -391,7 +391,7 @@ class CallTrials:
 
 def _calls_given_up(counts: Sequence[CompilationCounts]) -> list[int]:
     """Return the numbers of the calls in which Dynamo gives up on a function, one for each function."""
-    return [number for number, count in enumerate(counts) for _ in range(count.given_up)]
+    return [number for number, count in enumerate(counts) for _ in range(count.abandoned)]
 
 
 def _call_suffix(call: RepeatedCall) -> str:

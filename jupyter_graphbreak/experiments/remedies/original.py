@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disabled_torch_compile
+from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disable_torch_compile
 from jupyter_graphbreak.experiments.remedies.application import changed_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
@@ -321,7 +321,7 @@ class Original:
             source: instrumented_text(texts[source], conditions_by_number)
             for source, conditions_by_number in by_source.items()
         }
-        with sandboxed(), disabled_torch_compile(), record_sides() as sides:  # the change may compile a part
+        with sandboxed(), disable_torch_compile(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             needs_backward: list[bool] = []
 

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from jupyter_graphbreak._torch_compat.compiled import skip_functions
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.experiments.trial.side_effects import (
     COMMUNICATES,
     SCHEDULES,
@@ -409,7 +409,7 @@ class _GuardedInput:
 @contextlib.contextmanager
 def refused_input() -> Iterator[None]:
     """Stop trials on this thread before they read from the standard input while the context is open."""
-    with patched(sys, "stdin", _GuardedInput(sys.stdin)):
+    with patch_attribute(sys, "stdin", _GuardedInput(sys.stdin)):
         yield
 
 

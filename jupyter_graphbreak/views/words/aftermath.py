@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, location_text, without_function
-from jupyter_graphbreak.views.words.plain_text import graph_names
+from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, line_text, location_text
+from jupyter_graphbreak.views.words.plain_text import graph_names, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
         names = {resume.name for resume in resumes_that_ran}
         unreached = [resume for resume in resumes if resume.name in names and not has_run(resume)]
         places += [_untaken_branch_text(resume) for resume in unreached]
-        lines.append(f"{prefix}resumes at {_join_first(list(dict.fromkeys(places)), '; ')}")
+        lines.append(f"{prefix}resumes at {join_words(list(dict.fromkeys(places)), '; ', _MAX_NAMES)}")
         prefix = ""
     eager = lookup.functions_skipped_by(report, graph_break)
     if eager:
@@ -112,16 +112,11 @@ def _untaken_branch_text(resume: Resume) -> str:
     return "the other branch was not taken" if resume.no_frame == "not reached" else "the other branch may have run"
 
 
-def _join_first(words: Sequence[str], separator: str) -> str:
-    more = len(words) - _MAX_NAMES
-    return separator.join(words[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
 def _eager_functions_text(report: Report, functions: Sequence[Skipped]) -> str:
     named_functions = functions_worth_counting(report, functions) or functions
     names = dict.fromkeys(
         f"{function_of(report, skipped.location) if skipped.location is not None else skipped.function} "
-        f"({location_text(report, without_function(skipped.location))})"
+        f"({line_text(report, skipped.location)})"
         for skipped in named_functions
     )
-    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {_join_first(list(names), ', ')}"
+    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {join_words(list(names), ', ', _MAX_NAMES)}"

@@ -11,9 +11,9 @@ from jupyter_graphbreak.report.break_times import break_times
 from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.places import function_of, location_text, without_function
-from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and, join_words, one_line
+from jupyter_graphbreak.views.words.lookup import per_report
+from jupyter_graphbreak.views.words.places import function_of, line_text, location_text
+from jupyter_graphbreak.views.words.plain_text import breaks_text, count_text, join_with_and, join_words, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -266,7 +266,7 @@ def _without_breaks_text(report: Report, ids: Iterable[str]) -> str:
     removed_numbers = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
     if not removed_numbers:
         return "without recompiles" if any(remedy.recompiles for remedy in applied) else "with a remedy"
-    return f"without break{'s' if len(removed_numbers) > 1 else ''} {join_with_and(list(map(str, removed_numbers)))}"
+    return f"without {breaks_text(removed_numbers)}"
 
 
 def coverage_sentences(report: Report) -> list[str]:
@@ -455,7 +455,7 @@ def check_sentence(report: Report, check: Check, compared_calls: int = 1) -> str
     words = f"{'wrong' if check.is_result_wrong else 'different'}: {check.function} compiled with {check.backend}"
     if first is not None:
         words += f", from graph {first.graph}"
-        words += f", {location_text(report, without_function(first.location))}" if first.location is not None else ""
+        words += f", {line_text(report, first.location)}" if first.location is not None else ""
         words += f" ({first.op.rpartition('.')[2]})" if first.op else ""
     if check.step is not None:
         words += f", {_INTRODUCED_BY[check.step]}"

@@ -99,9 +99,9 @@ def brief_code(code: str | None) -> str:
     return shown
 
 
-def without_function(location: Location | None) -> Location | None:
-    """Return a location without its function, for sentences that already mention the function."""
-    return replace(location, function=None) if location is not None else None
+def line_text(report: Report, location: Location | None) -> str:
+    """Return a location in words without its function: "line 14", "modeling_bart.py:660"."""
+    return location_text(report, replace(location, function=None) if location is not None else None)
 
 
 def is_of_library(report: Report, location: Location | None) -> bool:

@@ -36,10 +36,10 @@ def times_text(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
-def join_words(words: Sequence[str], separator: str) -> str:
-    """Join words; of a very long list, join only the first ones and give the number of the rest."""
-    more = len(words) - _MAX_WORDS
-    return separator.join([*words[:_MAX_WORDS], *([f"and {more} more"] if more > 0 else [])])
+def join_words(words: Sequence[str], separator: str, limit: int = _MAX_WORDS) -> str:
+    """Join words; of a list that is longer than the limit, join only the first ones and give the number of the rest."""
+    more = len(words) - limit
+    return separator.join(words[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def join_with_and(words: Sequence[str]) -> str:
@@ -60,6 +60,11 @@ def join_numbers(numbers: Sequence[int]) -> str:
     return join_with_and(parts) if len(parts) <= _MAX_WORDS else join_words(parts, ", ")
 
 
+def breaks_text(numbers: Sequence[int]) -> str:
+    """Return sorted numbers of breaks with their noun: "break 1", "breaks 1 and 2"."""
+    return f"break{'s' if len(numbers) > 1 else ''} {join_numbers(numbers)}"
+
+
 def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
     """Return sorted numbers as strings; three or more in a row become a range."""
     ranges: list[list[int]] = []
@@ -77,6 +82,11 @@ def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
 def with_arrows(text: str) -> str:
     """Return a text with arrows as one character: "2 → 3" for "2 -> 3"."""
     return text.replace(" -> ", " → ")
+
+
+def without_backticks(text: str) -> str:
+    """Return a text without backticks, for output that cannot show code in a different font."""
+    return text.replace("`", "")
 
 
 def duration_text(seconds: float) -> str:

@@ -12,7 +12,7 @@ from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, OTHER_CAUSE, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.plain_text import count_text, join_numbers, join_with_and, join_words
+from jupyter_graphbreak.views.words.plain_text import breaks_text, count_text, join_with_and, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -450,7 +450,7 @@ def untried_targets_text(report: Report) -> str:
     untried = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
     untried_numbers = sorted({numbers[ident] for remedy in untried for ident in remedy.breaks if ident in numbers})
     if untried_numbers:
-        return f"break{'s' if len(untried_numbers) > 1 else ''} {join_numbers(untried_numbers)}"
+        return breaks_text(untried_numbers)
     return next((target for remedy in untried if (target := target_text(report, remedy))), "")
 
 
@@ -465,7 +465,7 @@ def target_text(report: Report, remedy: Remedy) -> str:
     if not removed_numbers:
         frames = lookup.frames(report)
         return join_words([frames[ident].function for ident in dict.fromkeys(remedy.frames) if ident in frames], ", ")
-    return f"break{'s' if len(removed_numbers) > 1 else ''} {join_numbers(removed_numbers)}"
+    return breaks_text(removed_numbers)
 
 
 def trials_sentence(trials: BreakRemedies) -> str:

@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak.analysis.priority import with_priorities
+from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
@@ -57,7 +57,7 @@ def model() -> Report:
     helper = Location("s3", 332, 335, 30, 9, "<dictcomp>", "{\n    f'output_{k}': 1\n}")
     own = Location("s1", 2, 2, 0, 9, "step", "print(1)")
     outer = ["0/0", "1/0", "2/0", "3/0"]
-    return with_priorities(
+    return prioritize_breaks(
         Report(
             status="ok",
             device=Device("auto", "cpu"),

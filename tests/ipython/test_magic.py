@@ -28,7 +28,7 @@ from jupyter_graphbreak.recording.exit_stack import GuardedExitStack
 from jupyter_graphbreak.records.source_texts import CellText
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.views.html.bundle import report_in
+from jupyter_graphbreak.views.html.bundle import read_report
 from jupyter_graphbreak.views.rows.sections import build_rows
 
 BREAK = """import torch
@@ -333,7 +333,7 @@ def test_a_report_is_stored(shell: Shell) -> None:
     shell.run(f"%%compile_explain -o seen\n{BREAK}f(torch.ones(2))")
     assert shell.ip.user_ns["seen"].summary.breaks == 1
     shell.run("seen")
-    assert report_in({MIME_TYPE: seen_bundle(shell)}).to_dict() == shell.ip.user_ns["seen"].to_dict()
+    assert read_report({MIME_TYPE: seen_bundle(shell)}).to_dict() == shell.ip.user_ns["seen"].to_dict()
 
 
 def seen_bundle(shell: Shell) -> dict[str, Any]:

@@ -32,8 +32,9 @@ _UNSUPPORTED_NODES = (
 )  # fmt: skip
 #: Methods that change a tensor in place and whose result a method without the final underscore returns.
 _IN_PLACE_METHODS = {
-    "abs_", "add_", "addcdiv_", "addcmul_", "clamp_", "clamp_max_", "clamp_min_", "div_", "exp_", "lerp_", "mul_",
-    "neg_", "pow_", "sqrt_", "sub_",
+    "abs_", "add_", "addcdiv_", "addcmul_", "clamp_", "clamp_max_", "clamp_min_", "div_", "exp_", "index_add_",
+    "index_copy_", "index_fill_", "lerp_", "logical_and_", "logical_or_", "masked_fill_", "mul_", "neg_", "pow_",
+    "scatter_", "scatter_add_", "sqrt_", "sub_",
 }  # fmt: skip
 #: Calls with side effects: they must not run on the side that is not taken.
 SIDE_EFFECT_CALLS = {
@@ -160,7 +161,7 @@ class _SideReader:
             self._set(
                 target, f"{operand(current_text)} {sign} {operand(self._text(statement.value))}", names_read_later
             )
-        elif isinstance(statement, ast.Return) and is_last and not self._side.in_place:
+        elif isinstance(statement, ast.Return) and is_last:
             self._side.returns = True
             self._side.result = value_of(statement.value, self._text) if statement.value is not None else "None"
         elif isinstance(statement, ast.If):
@@ -207,6 +208,8 @@ class _SideReader:
         keywords = [f"{part.arg}={self._text(part.value)}" for part in node.keywords if part.arg is not None]
         if method == "zero_":
             return target, f"{self._torch}.zeros_like({target})"
+        if method == "fill_" and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
+            return target, f"{self._torch}.full_like({target}, {positional_texts[0]})"
         if method == "copy_" and len(positional_texts) == 1 and not node.keywords:
             return target, positional_texts[0]
         if method not in _IN_PLACE_METHODS or len(keywords) != len(node.keywords):

@@ -218,10 +218,8 @@ def test_a_change_in_place_stays_in_place() -> None:
 @pytest.mark.parametrize(
     "lines",
     [
-        ["if x.sum() > 0:", "    x.add_(1)", "else:", "    x = x * 2"],
         ["if x.sum() > 0:", "    x = x * 2", "    x.add_(1)"],
         ["if x.sum() > 0:", "    x.add_(1)", "    x = x * 2"],
-        ["if x.sum() > 0:", "    x.add_(1)", "    return x", "return -x"],
         ["if x.sum() > 0:", "    x.random_(5)"],
         ["if x.sum() > 0:", "    x.add_(**mask)"],
         ["if x.sum() > 0:", "    x.view(-1).add_(1)"],
@@ -229,6 +227,53 @@ def test_a_change_in_place_stays_in_place() -> None:
 )
 def test_a_tensor_is_not_both_changed_in_place_and_replaced(lines: list[str]) -> None:
     assert not any("where(" in text for text in texts("branch", problem(function(*lines), "x.sum() > 0")))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            ["y = x + 1", "if x.sum() > 0:", "    y.add_(1)", "else:", "    y = y * 2", "return y"],
+            ["y = x + 1", "y = torch.where(x.sum() > 0, y.add(1), y * 2)", "return y"],
+        ),
+        (
+            ["if x.sum() > 0:", "    x = x * 2", "else:", "    x.add_(1)", "return x"],
+            ["condition = x.sum() > 0", "x_before = x", "x = torch.where(condition, x * 2, x.add(1))",
+             "x_before.copy_(torch.where(condition, x_before, x))", "return x"],
+        ),
+        (
+            ["if x.sum() > 0:", "    x.add_(1)", "    mask.fill_(True)", "    return x * mask", "return -x"],
+            ["condition = x.sum() > 0", "x_if = x.add(1)", "mask_if = torch.full_like(mask, True)",
+             "result = torch.where(condition, x_if * mask_if, -x)",
+             "x.copy_(torch.where(condition, x_if, x))",
+             "mask.copy_(torch.where(condition, mask_if, mask))", "return result"],
+        ),
+        (
+            ["if x.sum() > 0:", "    mask.add_(1)", "    return x", "y = x + 1", "y = y * mask", "return y"],
+            ["condition = x.sum() > 0", "early = x", "mask.copy_(torch.where(condition, mask.add(1), mask))",
+             "y = x + 1", "y = y * mask", "return torch.where(condition, early, y)"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_side_that_changes_a_tensor_in_place_may_also_return_or_face_one_that_replaces_it(
+    before: list[str], after: list[str]
+) -> None:
+    (first, *_) = texts("branch", problem(function(*before), "x.sum() > 0"))
+    assert first == function(*after)
+
+
+@pytest.mark.parametrize(
+    ("test", "condition"),
+    [
+        ("any(t.max() > 2 for t in mask)", "torch.as_tensor(sum([t.max() > 2 for t in mask]) > 0)"),
+        ("all([not t.isnan().any() for t in mask if t])",
+         "torch.as_tensor(sum([t.isnan().any() for t in mask if t]) == 0)"),
+        ("all(t.item() > 1 for t in mask)", "torch.as_tensor(sum([torch.logical_not(t > 1) for t in mask]) == 0)"),
+    ],
+)  # fmt: skip
+def test_any_and_all_count_the_items_that_decide(test: str, condition: str) -> None:
+    (first, *_) = texts("branch", problem(function(f"if {test}:", "    x = x + 1", "return x"), test))
+    assert first == function(f"x = torch.where({condition}, x + 1, x)", "return x")
 
 
 def test_skipped_statements_of_a_loop_run_and_are_undone() -> None:

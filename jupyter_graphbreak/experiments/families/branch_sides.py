@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import argument, operand
+from jupyter_graphbreak.experiments.families.site import names_bound, outer_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,14 +125,12 @@ class _SideReader:
     def read(self, block: Sequence[ast.stmt]) -> BranchSide:
         if block:
             nodes_of_side = {node for part in block for node in ast.walk(part)}
-            nodes_of_function = ast.walk(self._draft.enclosing_function(block[0]) or self._draft.tree)
-            names_outside = {
-                node.id for node in nodes_of_function if isinstance(node, ast.Name) and node not in nodes_of_side
+            scope = self._draft.enclosing_function(block[0]) or self._draft.tree
+            names_outside = outer_names(scope) | {
+                node.id for node in ast.walk(scope) if isinstance(node, ast.Name) and node not in nodes_of_side
             }
             arguments = {node.arg for node in ast.walk(self._draft.tree) if isinstance(node, ast.arg)}
-            self._names_of_side = (
-                {node.id for node in nodes_of_side if isinstance(node, ast.Name)} - names_outside - arguments
-            )
+            self._names_of_side = names_bound(ast.Module(list(block), [])) - names_outside - arguments
         for index, statement in enumerate(block):
             later_statements = block[index + 1 :]
             names_read_later = {

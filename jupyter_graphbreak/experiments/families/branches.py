@@ -22,6 +22,7 @@ from jupyter_graphbreak.experiments.families.branch_sides import (
     select_value,
     where_call,
 )
+from jupyter_graphbreak.experiments.families.case_guards import branch_of_guard
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
@@ -33,6 +34,7 @@ from jupyter_graphbreak.experiments.families.site import (
     indentation_step,
     names_bound,
     names_read,
+    outer_names,
     parameters_of,
     site_at,
     site_of,
@@ -142,6 +144,13 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     """Yield changes that select between values instead of branching."""
     site = site_of(problem)
     if site is None:
+        return
+    guarding_branch = branch_of_guard(site)
+    if guarding_branch is not None and isinstance(guarding_branch.node, ast.If):
+        case = site.draft.enclosing(site.node, ast.match_case)
+        conditions = (site.condition(case.guard),) if case is not None and case.guard is not None else ()
+        for proposal in _propose_for_statement(guarding_branch, guarding_branch.node):
+            yield replace(proposal, conditions=conditions)
         return
     if_expression = site.draft.enclosing(site.node, ast.IfExp)
     if if_expression is not None and (if_expression is site.node or _contains(if_expression.test, site.node)):
@@ -624,17 +633,11 @@ def _effects_before_return(
     site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
 ) -> list[str] | None:
     """Return the statements for what sides change before they return, besides local names; ``None`` if that fails."""
-    function = site.function or site.draft.tree
-    outer_names = {
-        name for node in ast.walk(function) if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names
-    }
-    in_place = branch_sides[0].in_place | branch_sides[1].in_place
+    lasting = branch_sides[0].in_place | branch_sides[1].in_place | outer_names(site.function or site.draft.tree)
     if_side, else_side = (
         BranchSide(
             values={
-                target: text
-                for target, text in side.values.items()
-                if target in in_place | outer_names or not target.isidentifier()
+                target: text for target, text in side.values.items() if target in lasting or not target.isidentifier()
             },
             in_place=side.in_place,
         )

@@ -3338,3 +3338,73 @@ def f(x):
     return norm
 def given():
     return (torch.linspace(-1, 2, 6),)
+# === a guard of a case, right
+def f(x, mode):
+    match mode:
+        case "scale" if x.max() > 1:
+            x = x / 2
+        case _:
+            x = x + 1
+    return x
+def given():
+    return torch.linspace(-1, 2, 6), "scale"
+# === a guard of a case, wrong
+hits = []
+def f(x, mode):
+    match mode:
+        case "scale" if x.max() > 1:
+            x = x / 2
+        case "scale":
+            hits.append(mode)
+            x = x + 1
+    return x * len(hits)
+def given():
+    return torch.linspace(-1, 2, 6), "scale"
+# === a best value of a closure, right
+def tracker():
+    best = torch.tensor(-1.0)
+    def update(score):
+        nonlocal best
+        if score > best:
+            best = score.clone()
+        return best
+    return update
+update = tracker()
+def f(x):
+    return x * update(x.sum())
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a best value of a closure, wrong
+def tracker():
+    best, count = torch.tensor(-1.0), 0
+    def update(score):
+        nonlocal best, count
+        if score > best:
+            best, count = score.clone(), count + 1
+        return best, count
+    return update
+update = tracker()
+def f(x):
+    best, count = update(x.sum())
+    return x * best, count
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a negated flag in a name, right
+scale = torch.ones(())
+def f(x):
+    is_bad = not torch.isfinite(x).all()
+    if is_bad:
+        scale.mul_(0.5)
+        return torch.zeros_like(x)
+    return x / scale
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a negated flag in a name, wrong
+scale = torch.ones(())
+def f(x):
+    is_bad = not torch.isfinite(x).all()
+    if is_bad:
+        scale.mul_(0.5)
+    return x / scale, is_bad
+def given():
+    return (torch.linspace(-1, 2, 6),)

@@ -23,6 +23,7 @@ UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an in
 #: argument requires gradients, which the verdict says.
 RIGHT_FOR_THE_GIVEN_KIND = frozenset(
     {
+        "a best value of a closure, right",
         "a counter after a break, right",
         "a flag in a tensor, right",
         "a flag that skips arithmetic, right",

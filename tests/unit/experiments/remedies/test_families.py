@@ -68,6 +68,8 @@ def test_settings_are_found_by_names_of_earlier_releases() -> None:
         ("x.max().item()", "GB0124", "y = x.max().detach()\n"),
         ("float(x.max().item())", "GB0124", "y = x.max().detach()\n"),
         ("x.tolist()", "GB0109", "y = x.detach().unbind()\n"),
+        ("not x.any()", "GB0033", "y = torch.logical_not(x.any())\n"),
+        ("x.any() and x.max() > 1", "GB0170", "y = x.any() & (x.max() > 1)\n"),
         ("x[m].sum()", "GB0036", "y = torch.where(m, x, 0).sum()\n"),
         ("x[m > 0].mean()", "GB0036", "y = (torch.where(m > 0, x, 0).sum() / (m > 0).sum())\n"),
         ("torch.masked_select(x, m).max()", "GB0036", 'y = torch.where(m, x, float("-inf")).max()\n'),

@@ -111,7 +111,7 @@ def capture_functions(backend: str) -> list[tuple[str, Capture]]:
 _CAPTURE_SEED = 2
 #: Kinds of differences, besides different values, that make a program wrong, and kinds that get a note.
 _WRONG_KINDS = {"requires_grad", "further gradient", "gradient"}
-_NOTED_KINDS = {"aliasing", "zero gradient", "needless gradient"}
+_NOTED_KINDS = {"aliasing", "lost alias", "zero gradient", "needless gradient"}
 
 
 class Examination:

@@ -388,9 +388,8 @@ def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -
     )
 
 
-def frontends_after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends:
-    """Return a comparison without verdicts that reports an internal error."""
-    note = Diagnostic("error", internal_error("comparing the front ends", fault))
+def failed_comparison(fn: Callable[..., Any], note: Diagnostic) -> Frontends:
+    """Return a comparison without verdicts, with a note that gives the reason."""
     name = str(getattr(fn, "__name__", type(fn).__name__))
     return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])
 

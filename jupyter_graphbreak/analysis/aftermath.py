@@ -27,7 +27,7 @@ from jupyter_graphbreak.knowledge.skipped_functions import (
     WITH,
 )
 from jupyter_graphbreak.records import additions
-from jupyter_graphbreak.records.records import display_name, is_resume, original_name
+from jupyter_graphbreak.records.records import display_name, is_resume_name, original_name
 from jupyter_graphbreak.report.schema import NoFrame, Resume, SkipKind, Skipped
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class ResumeTable:
         for frame in frames:
             name, filename, line = frame.code
             index = None
-            if is_resume(name):
+            if is_resume_name(name):
                 index = index_by_code.get(frame.start.id) if frame.start is not None else None
                 if index is None and frame.key.compile > 0:
                     index = index_by_frame.get((frame.key.autograd, frame.key.frame))
@@ -400,7 +400,7 @@ class SkipTable:
 
     def _eager_lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
         """Return the lines that run eagerly: the whole function, or those after the resume point."""
-        if code_id is not None and is_resume(name):
+        if code_id is not None and is_resume_name(name):
             line = self._resumed_lines.get(code_id, line)
         return self._sources.rest_of_function(filename, line, name)
 

@@ -19,7 +19,7 @@ from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
 from jupyter_graphbreak.records import additions
-from jupyter_graphbreak.records.records import StackEntry, original_name, resumed_at
+from jupyter_graphbreak.records.records import StackEntry, line_in_resume_name, original_name
 from jupyter_graphbreak.report.schema import Advice, Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class SameLineBreaks:
                 table.clear()
         self._seen.add(frame.key)
         name, filename, _ = frame.code
-        line = resumed_at(name)
+        line = line_in_resume_name(name)
         code = frame.key.autograd, frame.key.frame
         if line is None or (frame.key.compile > 0 and code in self._preceding):
             return
@@ -87,7 +87,7 @@ class SameLineBreaks:
         """Return the number of breaks of an event's kind that precede a frame on the line of the event."""
         name, _, _ = frame.code
         entry = _entry_of_frame(frame, event)
-        if entry is None or event.message.is_inlined or entry.line != resumed_at(name) or entry.line is None:
+        if entry is None or event.message.is_inlined or entry.line != line_in_resume_name(name) or entry.line is None:
             return 0
         if self._is_reached_again(entry.filename, entry.line, _is_branch(event)):
             return 0
@@ -101,7 +101,7 @@ class SameLineBreaks:
             return
         name, filename, _ = frame.code
         preceding: Counter[str] = Counter()
-        if entry.line == resumed_at(name):
+        if entry.line == line_in_resume_name(name):
             preceding.update(self._preceding.get((frame.key.autograd, frame.key.frame), {}))
         if not event.message.is_inlined:
             preceding[_cause_name(event)] += 1

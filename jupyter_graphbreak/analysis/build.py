@@ -22,7 +22,7 @@ from jupyter_graphbreak.analysis.locations import Sources, SourceText, shown_sta
 from jupyter_graphbreak.analysis.notes import repeated_compiling_notes, saved_prefix_notes, settings_of_run
 from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.analysis.scopes import ScopeTable
-from jupyter_graphbreak.faults import internal_error
+from jupyter_graphbreak.faults import internal_error_sentence
 from jupyter_graphbreak.knowledge.skipped_functions import CALLED_EAGERLY, GENERATOR
 from jupyter_graphbreak.records.package_paths import is_of_standard_library
 from jupyter_graphbreak.records.records import display_name
@@ -245,7 +245,7 @@ class _PartBuilder:
         try:
             return build()
         except Exception as fault:  # noqa: BLE001 - an internal error costs this part only
-            note = internal_error(f"working out {part}", fault)
+            note = internal_error_sentence(f"working out {part}", fault)
             if all(noted.message != note for noted in self._notes):
                 self._notes.append(Diagnostic("error", note))
             return default

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.records.records import display_name, guard_place, is_resume, original_name, read_stack
+from jupyter_graphbreak.records.records import (
+    display_name,
+    is_resume_name,
+    original_name,
+    parse_guard_location,
+    read_stack,
+)
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.report.schema import Frame, GuardFailure, PathDifference, Recompile
 
@@ -46,7 +52,7 @@ def list_frames(
                 id=frame.ident,
                 function=display_name(name),
                 location=sources.location(filename, line, name),
-                role="resume" if is_resume(name) else _frame_role(frame, callers.get(frame.ident)),
+                role="resume" if is_resume_name(name) else _frame_role(frame, callers.get(frame.ident)),
                 outcome=_frame_outcome(frame, captured),
                 attempts=frame.attempts,
                 resume=resumes.id_of_frame(frame.ident),
@@ -116,7 +122,9 @@ class _LogCallers:
         """Return the frame that the given one resumes or that called it at a break; remember the given one."""
         name, filename, _ = frame.code
         function = (original_name(name), filename)
-        caller = self._frame_of_function.get(function) if is_resume(name) else self._frame_of_call.get((name, filename))
+        caller = (
+            self._frame_of_function.get(function) if is_resume_name(name) else self._frame_of_call.get((name, filename))
+        )
         if frame.events:
             self._frame_of_function[function] = frame.ident
         for event in frame.events:
@@ -209,7 +217,7 @@ def _guard_failure(reason: str, sources: Sources, versions: Iterable[FrameLedger
             return GuardFailure(text, location, sources.head_kind_at(location))
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.entry_location(stack[-1]) if stack else None
-    entry = guard_place(reason) if location is None else None
+    entry = parse_guard_location(reason) if location is None else None
     if entry is not None and not _FRAMEWORK_GUARD.match(text):
         filename = sources.filename_ending_with(entry.filename)
         if filename is not None:

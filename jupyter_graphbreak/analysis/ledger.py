@@ -14,7 +14,7 @@ from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import (
     StackEntry,
-    is_resume,
+    is_resume_name,
     original_name,
     read_recompile_reasons,
     strip_inserted_frames,
@@ -142,7 +142,7 @@ class FrameLedger:
         name, filename, line = self.code
         for index, entry in enumerate(stack[start:], start=start):
             is_same_function = _line_in_function(entry)[:2] == (filename, original_name(name))
-            if is_same_function and (is_resume(name) or (entry.line or 0) >= line):
+            if is_same_function and (is_resume_name(name) or (entry.line or 0) >= line):
                 return stack[index:]
         return []
 

@@ -22,7 +22,7 @@ from jupyter_graphbreak.analysis.functions import (
 from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
 from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_of_standard_library, is_typed_code
-from jupyter_graphbreak.records.records import is_resume, original_name
+from jupyter_graphbreak.records.records import is_resume_name, original_name
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class Sources:
     def set_function_name(self, filename: str, line: int, name: str) -> None:
         """Store the qualified name of the function that begins on a line of the code."""
         short = ".".join(name.replace("<locals>.", "").split(".")[-2:])
-        if "." in short and not is_resume(name):
+        if "." in short and not is_resume_name(name):
             self._functions.setdefault(filename, {})[line + self.line_offset(filename)] = short
 
     def line_offset(self, filename: str) -> int:
@@ -642,4 +642,4 @@ def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
     is_same_function = (
         original_name(caller.function) == original_name(entry.function) and caller.filename == entry.filename
     )
-    return is_same_function and (is_resume(entry.function) or entry.function == _MODULE)
+    return is_same_function and (is_resume_name(entry.function) or entry.function == _MODULE)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from jupyter_graphbreak.knowledge.causes import all_advice, setting_titles
-from jupyter_graphbreak.records.records import is_resume, original_name
+from jupyter_graphbreak.records.records import is_resume_name, original_name
 from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Graph, Report
 
 if TYPE_CHECKING:
@@ -461,7 +461,7 @@ class _Redaction:
 
     def _redact_function(self, name: str) -> str:
         prefixes, suffixes = "", ""
-        while is_resume(name) and len(prefixes) < _MAX_PREFIX_LENGTH:
+        while is_resume_name(name) and len(prefixes) < _MAX_PREFIX_LENGTH:
             match = _RESUME_SUFFIX.search(name)
             suffix = match[0] if match else ""
             name = name.removeprefix(_RESUME_PREFIX).removesuffix(suffix)

@@ -18,7 +18,7 @@ import torch
 from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak.analysis.python_text import hide_python_warnings, parse_python
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-from jupyter_graphbreak.records.records import is_resume, original_name
+from jupyter_graphbreak.records.records import is_resume_name, original_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ def hide_compiler(error: BaseException) -> None:
     """
     for chained_error in _chained_errors(error):
         entries = list(_traceback_entries(chained_error.__traceback__))
-        if any(_is_machinery(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
+        if any(_is_machinery(entry) or is_resume_name(entry.tb_frame.f_code.co_name) for entry in entries):
             try:
                 chained_error.__traceback__ = _relink([*_drop_machinery(_insert_program_lines(entries))])
             except Exception as fault:  # noqa: BLE001 - the traceback is still usable
@@ -237,7 +237,7 @@ def _is_machinery(entry: types.TracebackType) -> bool:
 def _is_cell(entry: types.TracebackType, filename: str) -> bool:
     """Return whether an entry is in the function of the cell, or in a resume function of it."""
     code = entry.tb_frame.f_code
-    is_function = is_resume(code.co_name) or bool(code.co_flags & inspect.CO_NEWLOCALS)
+    is_function = is_resume_name(code.co_name) or bool(code.co_flags & inspect.CO_NEWLOCALS)
     return code.co_filename == filename and original_name(code.co_name) == "<module>" and is_function
 
 
@@ -247,7 +247,7 @@ def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
         original_name(code.co_name) == original_name(caller_code.co_name)
         and code.co_filename == caller_code.co_filename
     )
-    return is_resume(code.co_name) and is_same_function
+    return is_resume_name(code.co_name) and is_same_function
 
 
 def _link(
@@ -259,7 +259,7 @@ def _link(
     """
     code = entry.tb_frame.f_code
     needs_stand_in = entry.tb_lasti == _NO_INSTRUCTION or not _is_hashable(code)
-    if needs_stand_in or original_name(code.co_name) == "<module>" or is_resume(code.co_name):
+    if needs_stand_in or original_name(code.co_name) == "<module>" or is_resume_name(code.co_name):
         stand_in = _stand_in(entry, function)
         if stand_in is not None:
             return types.TracebackType(following, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)

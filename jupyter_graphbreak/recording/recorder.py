@@ -34,10 +34,10 @@ from jupyter_graphbreak.records.records import (
     NEEDED_ENTRIES,
     Record,
     StackEntry,
+    reduce_record,
     with_encodable_text,
-    without_spare_data,
 )
-from jupyter_graphbreak.records.source_texts import recorded_sources
+from jupyter_graphbreak.records.source_texts import collect_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -112,7 +112,7 @@ class Recording:
 
     def note_fault(self, activity: str, fault: Exception) -> None:
         """Add a note about an internal error, once per error."""
-        self._note_error_once(faults.internal_error(activity, fault))
+        self._note_error_once(faults.internal_error_sentence(activity, fault))
 
     def _note_error_once(self, sentence: str) -> None:
         if sentence not in self._noted_errors:
@@ -172,7 +172,7 @@ class Recording:
     ) -> list[Record]:
         """Return the sources that records mention and a summary of the run."""
         start = time.perf_counter()
-        sources = list(recorded_sources(records, self._find_cell, self._running))
+        sources = list(collect_sources(records, self._find_cell, self._running))
         summary = additions.RunSummary(
             torch=require_torch(),
             python=platform.python_version(),
@@ -335,7 +335,7 @@ class _TraceHandler(logging.Handler):
             return
         if (stack := _STACK_KEYS.get(record.kind)) is not None:
             self._name_files(record.data.get(stack) or ())
-        self._recording.append(without_spare_data(record))
+        self._recording.append(reduce_record(record))
 
     def _name_files(self, stack: Any) -> None:
         """Add the names of interned files; they may have been interned before recording began."""

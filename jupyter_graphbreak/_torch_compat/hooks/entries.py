@@ -22,7 +22,7 @@ from jupyter_graphbreak._torch_compat.hooks.observer import Observer, observe_ca
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
 from jupyter_graphbreak._torch_compat.module_calls import WRAPPER_NAME, call_compiled, callable_of
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-from jupyter_graphbreak.records.records import is_resume
+from jupyter_graphbreak.records.records import is_resume_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -126,7 +126,11 @@ def watch_entries(
         on_compiling()
         code = call.argument("code")
         wrapper = _calling_wrapper(call.caller)
-        if wrapper is not None and vars(running_calls).get("entered") is not wrapper and not is_resume(code.co_name):
+        if (
+            wrapper is not None
+            and vars(running_calls).get("entered") is not wrapper
+            and not is_resume_name(code.co_name)
+        ):
             running_calls.entered = wrapper  # functions called by the wrapper's compiled code are not entries
             entered_call = _entered_call(code, call, wrapper)
             frames.setdefault(code, entered_call.frame or "")

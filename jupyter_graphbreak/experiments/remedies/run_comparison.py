@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
-from jupyter_graphbreak.faults import description
+from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
             return "fails", f"not valid Python: {error.msg}" + (f", line {error.lineno}" if error.lineno else "")
         case CannotApplyError():
             return "fails", f"cannot be applied: {error}"
-    return "fails", f"raises {description(error)}"
+    return "fails", f"raises {error_headline(error)}"
 
 
 def stop_reason(stopped: TrialStoppedError) -> str:

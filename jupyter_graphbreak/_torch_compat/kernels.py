@@ -14,7 +14,7 @@ from jupyter_graphbreak.records.package_paths import is_library
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The number of registered kernels at the last search, and the functions that it found.
+#: The number of registered kernels during the last search, and the functions that the search returned.
 _last_search: tuple[int, list[weakref.ref[types.FunctionType]]] = 0, []
 
 

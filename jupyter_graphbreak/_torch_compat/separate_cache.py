@@ -46,7 +46,7 @@ def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
 
 
 def forget_fx_wraps(number: int) -> None:
-    """Remove the names that :func:`copy_fx_wraps` registered for the copy with the given id."""
+    """Remove the names that :func:`copy_fx_wraps` registered for the copy with an id."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for key in [key for key in table if key[0] == number]:
         del table[key]
@@ -331,7 +331,7 @@ def forget_new_backends() -> Iterator[None]:
 
 
 def _allow_compiling(code: CodeType) -> None:
-    """Make Dynamo compile code on which it may have given up."""
+    """Let Dynamo compile code again, even if it gave up on it before."""
     if has_cached_code(code):
         _resume_compiling(code)
     else:
@@ -441,7 +441,7 @@ def _invalidate(entry: Any) -> None:
 
 @contextlib.contextmanager
 def _separate_wrapper_code() -> Iterator[None]:
-    """Give each wrapper that Dynamo puts around a module or a callable object its own code object.
+    """Give each wrapper that Dynamo puts around a module or a callable object a separate code object.
 
     Otherwise they share one code object and its recompile limit, which the notebook may have used up.
     """

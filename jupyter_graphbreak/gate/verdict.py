@@ -91,17 +91,28 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
         break_keys.append(
             (lambda allowed: (allowed.path, allowed.function, allowed.line) if allowed.line else allowed, False)
         )
-    gone, new_breaks = _unpaired_entries(baseline.breaks, current.breaks, break_keys, is_gone)
+    _, gone, new_breaks = _pair_entries(baseline.breaks, current.breaks, break_keys, is_gone)
     eager_keys: list[tuple[Callable[[AllowedEager], Hashable], bool]] = [
         (lambda allowed: allowed, False),
         (lambda allowed: (allowed.function, allowed.reason), True),
         (lambda allowed: (allowed.path, allowed.reason), True),
     ]
-    _, new_eager = _unpaired_entries(baseline.eager, current.eager, eager_keys, is_gone)
+    _, _, new_eager = _pair_entries(baseline.eager, current.eager, eager_keys, is_gone)
+    recompile_keys: list[tuple[Callable[[AllowedRecompiles], Hashable], bool]] = [
+        (lambda allowed: (allowed.path, allowed.function), False),
+        (lambda allowed: allowed.function, True),
+        (lambda allowed: allowed.path, True),
+    ]
+    pairs, _, _ = _pair_entries(baseline.recompiles, current.recompiles, recompile_keys, is_gone)
+    allowed_times = {new: max(old.times, baseline.max_recompiles) for old, new in pairs}
     return GateVerdict(
         new_breaks=new_breaks,
         newly_eager=new_eager,
-        more_recompiles=list(_more_recompiles(baseline, current.recompiles, is_gone)),
+        more_recompiles=[
+            MoreRecompiles(new.path, new.function, limit, new.times)
+            for new in current.recompiles
+            if new.times > (limit := allowed_times.get(new, baseline.max_recompiles))
+        ],
         gone_breaks=gone,
         allowed_count=len(current.breaks) - len(new_breaks),
         nothing_compiled=nothing_compiled(reports),
@@ -127,13 +138,13 @@ def nothing_compiled(reports: Sequence[Report]) -> bool:
     )
 
 
-def _unpaired_entries(
+def _pair_entries(
     before: Sequence[_Allowed],
     after: Sequence[_Allowed],
     keys: Iterable[tuple[Any, bool]],
     is_gone: Callable[[_Allowed], bool],
-) -> tuple[list[_Allowed], list[_Allowed]]:
-    """Pair old and new entries, the most certain pairs first; return the unpaired entries of both.
+) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
+    """Pair old and new entries, the most certain pairs first; return the pairs, and the unpaired old and new entries.
 
     Parameters
     ----------
@@ -144,6 +155,7 @@ def _unpaired_entries(
     is_gone : callable
         Returns whether the function of an old entry is gone.
     """
+    pairs = []
     old: list[_Allowed | None] = list(before)
     new = list(after)
     for key, needs_gone_function in keys:
@@ -155,54 +167,13 @@ def _unpaired_entries(
         for entry in new:
             matching = unpaired_old.get(key(entry))
             if matching:
-                old[matching.popleft()] = None
+                index = matching.popleft()
+                pairs.append((before[index], entry))
+                old[index] = None
             else:
                 unpaired.append(entry)
         new = unpaired
-    return [entry for entry in old if entry is not None], new
-
-
-def _more_recompiles(
-    baseline: Baseline, current: Sequence[AllowedRecompiles], is_gone: Callable[[AllowedRecompiles], bool]
-) -> Iterable[MoreRecompiles]:
-    allowed_entries = baseline.recompiles
-    allowed = {(old.path, old.function): old.times for old in allowed_entries}
-    gone_functions = _GoneFunctions(old for old in allowed_entries if is_gone(old))
-    for new in current:
-        times = allowed.get((new.path, new.function))
-        if times is None:
-            # A function that is gone may have been renamed, or moved to a different file.
-            former = gone_functions.pop_match(new)
-            times = former.times if former is not None else 0
-        limit = max(times, baseline.max_recompiles)
-        if new.times > limit:
-            yield MoreRecompiles(new.path, new.function, limit, new.times)
-
-
-class _GoneFunctions:
-    """Functions that are gone. A new function may be one of them, renamed or moved to a different file."""
-
-    def __init__(self, gone: Iterable[AllowedRecompiles]) -> None:
-        self._unmatched = dict(enumerate(gone))
-        self._by_function: defaultdict[str, deque[int]] = defaultdict(deque)
-        self._by_path: defaultdict[str, deque[int]] = defaultdict(deque)
-        for place, allowed in self._unmatched.items():
-            self._by_function[allowed.function].append(place)
-            self._by_path[allowed.path].append(place)
-
-    def pop_match(self, recompiled: AllowedRecompiles) -> AllowedRecompiles | None:
-        """Return and remove the first function with the same name or file."""
-        places = [
-            matching[0]
-            for matching in (self._by_function[recompiled.function], self._by_path[recompiled.path])
-            if self._has_unused(matching)
-        ]
-        return self._unmatched.pop(min(places)) if places else None
-
-    def _has_unused(self, places: deque[int]) -> bool:
-        while places and places[0] not in self._unmatched:
-            places.popleft()
-        return bool(places)
+    return pairs, [entry for entry in old if entry is not None], new
 
 
 def _existing_functions(reports: Sequence[Report]) -> set[tuple[str, str]]:

@@ -6,7 +6,6 @@ import argparse
 import ast
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -246,7 +245,8 @@ class CompileExplain(Magics):
     )
     @argument(
         "--patch", default=None, metavar="PATH",
-        help="As --try, beginning with your own change: a unified diff, which an assistant may have written.",
+        help="Try only your own change, a unified diff, which an assistant may have written; with --try, before all "
+        "others.",
     )  # fmt: skip
     @argument(
         "--cost",
@@ -283,11 +283,6 @@ class CompileExplain(Magics):
         "--log", default=None, metavar="PATH",
         help="Explain the logs that a program wrote with TORCH_TRACE: a folder or a file.",
     )  # fmt: skip
-    @argument(
-        "--sources", action="append", default=None, metavar="DIR",
-        help="With --log: a further folder from which source text may be shown; can be repeated.",
-    )  # fmt: skip
-    @argument("-q", "--quiet", action="store_true", help="Show nothing; useful with -o.")
     @argument("expression", nargs=argparse.REMAINDER, help="With %%compile_explain on a line: the call to explain.")
     @no_var_expand
     @line_cell_magic
@@ -375,18 +370,12 @@ def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
     if options.expression:
         raise UsageError(f"%compile_explain --log explains a log, not a call: leave out {options.expression!r}")
     try:
-        folders = [Path(folder).expanduser() for folder in options.sources or ()]
-        explained = read_trace(
-            os.path.expanduser(path),  # noqa: PTH111 - a Path would change a URL
-            sources=folders,
-            progress=not options.quiet,
-        )
+        explained = read_trace(os.path.expanduser(path), progress=True)  # noqa: PTH111 - a Path would change a URL
     except (UnreadableTrace, OSError) as error:
         raise UsageError(str(error)) from None
     if options.output is not None:
         shell.user_ns[options.output] = explained
-    if not options.quiet:
-        display(explained)
+    display(explained)
 
 
 def _parse_calls(options: Options) -> tuple[ast.Expression, list[ast.Call]]:

@@ -138,7 +138,7 @@ class Observation:
             from jupyter_graphbreak.experiments.trial.guard import observed_effects
 
             self._effects = exit_stack.enter("watching for side effects", observed_effects, None)
-        if not self.options.quiet and not self.options.frontends:
+        if not self.options.frontends:
             self._live.make_room()
             self._output = Output(self._shell, waits_for_graph=self.worth_showing is not None)
             problem = exit_stack.enter("showing the live view", self._output.opened, None)
@@ -344,12 +344,15 @@ class Observation:
         compile_text = compiler_for(self._shell, find)
         own_edits = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches_to_try]
         rerun = Rerun(report, files, kept, find, self._show_status)
-        try_remedies = functools.partial(
-            rerun.try_remedies,
-            compile_text=compile_text,
-            also=own_edits,
-            first_breaks=self._breaks_left_untried(report),
-        )
+
+        def try_remedies(seconds: float) -> Report:
+            return rerun.try_remedies(
+                seconds=seconds if self.options.remedies else 0,  # a patch has its own time limit
+                compile_text=compile_text,
+                also=own_edits,
+                first_breaks=self._breaks_left_untried(report),
+            )
+
         look_at_values = functools.partial(rerun.look_at_values, self.options.at or [])
         steps: list[tuple[bool, str, Callable[..., Report]]] = [
             (self.options.tries_changes, "trying remedies", try_remedies),
@@ -447,13 +450,11 @@ class Observation:
                         frontends = self.compare(self._effects)
                     if self.options.output is not None:
                         self._shell.user_ns[self.options.output] = frontends
-                    if not self.options.quiet:
-                        display(frontends)
+                    display(frontends)
         except UsageError as error:
             print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run
         finally:
-            if not self.options.quiet:
-                display(replace(report, diagnostics=[*report.diagnostics, *self._notes[note_count:]]))
+            display(replace(report, diagnostics=[*report.diagnostics, *self._notes[note_count:]]))
 
     def _note_not_compiled_again(self) -> None:
         from jupyter_graphbreak.recording.targets import names_not_compiled_again

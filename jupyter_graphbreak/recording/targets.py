@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat import compiled
-from jupyter_graphbreak._torch_compat.kernels import python_kernels
+from jupyter_graphbreak._torch_compat.operations import python_kernels
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxied_by, unwrapped
 from jupyter_graphbreak.records.package_paths import is_library
 

@@ -36,7 +36,7 @@ from jupyter_graphbreak.views.words.lines import break_numbers, listing
 from jupyter_graphbreak.views.words.paths import is_in_library, ordered_paths, path_sentence
 from jupyter_graphbreak.views.words.permission import WITHOUT_SETTING, permission
 from jupyter_graphbreak.views.words.places import brief_code, is_wrapper_of_torch, place
-from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
+from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses, without_backticks
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import (
     function_name,
@@ -168,7 +168,7 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
     why = why_untried(report, remedies)
     untried = (
         wrap(
-            "not tried: ", _advice_once(whole_clauses(_without_backticks(why), _MAX_TRIAL_LENGTH), number, first_breaks)
+            "not tried: ", _advice_once(whole_clauses(without_backticks(why), _MAX_TRIAL_LENGTH), number, first_breaks)
         )
         if why
         else []
@@ -190,7 +190,7 @@ def combined_remedies(report: Report) -> list[str]:
     if len(chosen) < 2:  # noqa: PLR2004
         return []
     remedies_text = joined(
-        [f"{_without_backticks(remedy.title)} ({target_text(report, remedy)})" for remedy in chosen], "; "
+        [f"{without_backticks(remedy.title)} ({target_text(report, remedy)})" for remedy in chosen], "; "
     )
     return wrap("", f"compatible remedies (each was tested alone): {remedies_text}", indent="")
 
@@ -203,26 +203,26 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
     for remedy in working[:_MAX_REMEDIES]:
         other_break = number_of_break_showing(report, remedy, number) if number is not None else None
         if other_break is not None:
-            lines += wrap("fix: ", f"{_without_backticks(remedy.title)}: {remedy.verdict}, see break {other_break}")
+            lines += wrap("fix: ", f"{without_backticks(remedy.title)}: {remedy.verdict}, see break {other_break}")
         elif is_shown:
-            lines += wrap("or: ", f"{_without_backticks(remedy.title)}: {verdict_label(remedy)}")
+            lines += wrap("or: ", f"{without_backticks(remedy.title)}: {verdict_label(remedy)}")
         else:
             lines += _working_remedy_lines(report, remedy)
             is_shown = True
     lines += _rest_line(len(working), _MAX_REMEDIES, "more that work")
     if remedies.working:
         outcome_of_others = trials_sentence(remedies)
-        lines += wrap("", _without_backticks(outcome_of_others)) if outcome_of_others else []
+        lines += wrap("", without_backticks(outcome_of_others)) if outcome_of_others else []
     else:
         for remedy in remedies.failed[:_MAX_FAILED_REMEDIES]:
             other_break = number_of_break_showing(report, remedy, number) if number is not None else None
             is_tried = remedy.verdict != "not tried"
             result = whole_clauses(
-                _without_backticks(outcome(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
+                without_backticks(outcome(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
             )
             if other_break is not None:
                 result = f"{verdict_label(remedy)}, see break {other_break}" if is_tried else f"see break {other_break}"
-            lines += wrap("tried: " if is_tried else "not tried: ", f"{_without_backticks(remedy.title)}: {result}")
+            lines += wrap("tried: " if is_tried else "not tried: ", f"{without_backticks(remedy.title)}: {result}")
         if len(remedies.failed) > _MAX_FAILED_REMEDIES:
             lines.append(
                 f"{INDENT}and {counted(len(remedies.failed) - _MAX_FAILED_REMEDIES, 'more trial')} that failed"
@@ -232,13 +232,13 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
 
 
 def _working_remedy_lines(report: Report, remedy: Remedy) -> list[str]:
-    lines = wrap("fix: ", _without_backticks(remedy.title))
-    lines += wrap("", _without_backticks(outcome(remedy)), _DEEPER_INDENT)
+    lines = wrap("fix: ", without_backticks(remedy.title))
+    lines += wrap("", without_backticks(outcome(remedy)), _DEEPER_INDENT)
     if remedy.differences:
         more = len(remedy.differences) - 1
         lines += wrap(
             "differs: ",
-            _without_backticks(remedy.differences[0]) + (f" (and {more} more)" if more else ""),
+            without_backticks(remedy.differences[0]) + (f" (and {more} more)" if more else ""),
             _DEEPER_INDENT,
         )
     changes = _without_long_removals(change_lines(report, remedy))
@@ -267,10 +267,6 @@ def _first_lines(lines: Sequence[str]) -> list[str]:
     return [*lines[:_MAX_REMEDY_LINES], f"... and {len(lines) - _MAX_REMEDY_LINES} more lines"]
 
 
-def _without_backticks(text: str) -> str:
-    return text.replace("`", "")
-
-
 #: At most this many lines of all sources are shown, and this many around a marked line of a long source.
 _MAX_LINES = 48
 _CONTEXT_LINES = 2
@@ -291,7 +287,7 @@ def render_text(report: Report) -> str:
     """
     report = shown_part(report)
     lines = [
-        *wrap("", plain(verdict(report).text.replace("`", "")), ""),
+        *wrap("", plain(without_backticks(verdict(report).text)), ""),
         *_figures_line(report),
         *_measurement_lines(report),
     ]
@@ -360,7 +356,7 @@ def _break_lines(report: Report, break_: Break, first_breaks: dict[str, int]) ->
 def _group_lines(report: Report, group: Group, first_breaks: dict[str, int]) -> list[str]:
     """Return several breaks with one cause: the cause, the first places, and the advice, once."""
     first, total = group.breaks[0], len(group.breaks)
-    cause = _without_backticks(text_of_several_causes(group.breaks)) or whole_clauses(
+    cause = without_backticks(text_of_several_causes(group.breaks)) or whole_clauses(
         _cause_text(first), _MAX_CAUSE_LENGTH
     )
     numbers_text = break_numbers_text(report, group.breaks)
@@ -376,7 +372,7 @@ def _group_lines(report: Report, group: Group, first_breaks: dict[str, int]) -> 
     remedy = best_remedy(report, first)
     if remedy is None or len(remedy.breaks) > 1:
         return [*lines, *remedies_of_break(report, numbers[first.id], first, first_breaks)]
-    return [*lines, *wrap("fix: ", f"{_without_backticks(remedy.title)}, at each of them: {verdict_label(remedy)}")]
+    return [*lines, *wrap("fix: ", f"{without_backticks(remedy.title)}, at each of them: {verdict_label(remedy)}")]
 
 
 def _place_line(report: Report, head: str, break_: Break) -> str:
@@ -386,11 +382,11 @@ def _place_line(report: Report, head: str, break_: Break) -> str:
 
 
 def _cause_text(break_: Break) -> str:
-    cause = reason_of(break_).replace("`", "")
+    cause = without_backticks(reason_of(break_))
     if break_.gb_id is None and break_.explanation:
         cause += f": {break_.explanation.splitlines()[0]}"
     if break_.consequence is not None:
-        cause += f"; then {reason_of(break_.consequence).replace('`', '')}"
+        cause += f"; then {without_backticks(reason_of(break_.consequence))}"
     return cause
 
 
@@ -467,7 +463,7 @@ def _path_lines(report: Report) -> list[str]:
     lines = [
         line
         for path in changing_paths[:_MAX_PATHS]
-        for line in wrap(" -  ", path_sentence(report, path).replace("`", ""), "")
+        for line in wrap(" -  ", without_backticks(path_sentence(report, path)), "")
     ]
     more = len(changing_paths) - _MAX_PATHS
     return [*lines, *([f"{INDENT}and {counted(more, 'more difference')} when compiled"] if more > 0 else [])]
@@ -509,7 +505,7 @@ def _recompile_lines(report: Report) -> list[str]:
         lines += _rest_line(len(recompilation.guards), _MAX_ITEMS, "more guards")
         lines += wrap("", recompilation.warning) if recompilation.warning else []
         if trials is not None and (why := why_untried(report, trials)):
-            lines += wrap("not tried: ", whole_clauses(_without_backticks(why), _MAX_TRIAL_LENGTH))
+            lines += wrap("not tried: ", whole_clauses(without_backticks(why), _MAX_TRIAL_LENGTH))
         if trials:
             lines += _trial_lines(report, trials, None)
             time = time_change_text(report, trials.working[0]) if trials.working else ""

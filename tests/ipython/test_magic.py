@@ -91,6 +91,32 @@ def test_a_method_of_a_compiled_module_is_not_compiled(shell: Shell) -> None:
     assert note.endswith("Compile the method: `torch.compile(solver.solve)`.")
 
 
+@pytest.mark.parametrize(
+    ("method", "call", "note"),
+    [
+        (
+            "",
+            "net.forward(x)",
+            "the cell calls `net.forward`, and `net.compile()` compiles only calls of the module itself.",
+        ),
+        (
+            "def __call__(self, x):\n        return self.forward(x)",
+            "net(x)",
+            "the class of `net` defines `__call__` itself, so `net.compile()` has no effect. Use `torch.compile(net)`.",
+        ),
+    ],
+)
+def test_a_call_that_compile_in_place_does_not_reach(shell: Shell, method: str, call: str, note: str) -> None:
+    shell.run(
+        f"import torch\nclass Net(torch.nn.Module):\n    {method}\n    def forward(self, x):\n        return x.sin()"
+    )
+    shell.run(f"%%compile_explain\nnet, x = Net(), torch.ones(2)\nnet.compile(backend='eager')\n{call}")
+    assert any(note in diagnostic.message for diagnostic in shell.report.diagnostics)
+    if "__call__" in method:
+        shell.run("%%compile_explain\ncompiled = torch.compile(Net(), backend='eager')\ncompiled(x)")
+        assert shell.report.graphs
+
+
 def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
     """The host's own code, such as that of a variable viewer, has the number of the cell that follows."""
 
@@ -102,7 +128,7 @@ def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
         "plain": "def plain():\n    pass\n",
         "indented": "\n    def indented():\n        pass",
         "after_magic": "%pwd\ndef after_magic():\n    pass",
-        "explained": "%%compile_explain -q\ndef explained():\n    pass",
+        "explained": "%%compile_explain\ndef explained():\n    pass",
     }
     for text in texts.values():
         shell.run(text)
@@ -111,7 +137,7 @@ def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
     shell.run("plain")
     (short,) = [name for name in linecache.cache if linecache.cache[name][2:3] == (["plain\n"],)]
     cells = CellTexts(shell.ip)
-    shell.run("%%compile_explain -q\nplain")
+    shell.run("%%compile_explain\nplain")
     cells.note_running_cell(cell_name := list(linecache.cache)[-1])
     assert cells.running == cell_name
     cell = cells.find(short)
@@ -123,7 +149,7 @@ def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
         assert cell.text == text.rstrip("\n")
 
 
-EXPLAIN = "%%compile_explain -q -o told"
+EXPLAIN = "%%compile_explain -o told"
 
 
 @pytest.mark.parametrize(
@@ -303,9 +329,8 @@ def test_line_magic_compiles_one_call_and_returns_its_value(shell: Shell) -> Non
     assert (break_.location.line, break_.location.function) == (4, "g")
 
 
-def test_a_quiet_report_is_stored(shell: Shell) -> None:
-    shell.run(f"%%compile_explain -q -o seen\n{BREAK}f(torch.ones(2))")
-    assert shell.bundles == []
+def test_a_report_is_stored(shell: Shell) -> None:
+    shell.run(f"%%compile_explain -o seen\n{BREAK}f(torch.ones(2))")
     assert shell.ip.user_ns["seen"].summary.breaks == 1
     shell.run("seen")
     assert report_in({MIME_TYPE: seen_bundle(shell)}).to_dict() == shell.ip.user_ns["seen"].to_dict()
@@ -583,7 +608,7 @@ def test_help_reads_well(shell: Shell) -> None:
         shell.ip.run_cell("from IPython.core import page; page.page = print")
     text = shell.ip.find_line_magic("compile_explain").__doc__
     assert text is not None
-    for word in ("--device", "--backend", "--fullgraph", "--mode", "--dynamic", "-o", "--quiet", "%%compile_explain"):
+    for word in ("--device", "--backend", "--fullgraph", "--mode", "--dynamic", "-o", "%%compile_explain"):
         assert word in text
     assert io.stderr == ""
 

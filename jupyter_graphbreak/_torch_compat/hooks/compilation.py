@@ -1,4 +1,4 @@
-"""Hooks on the compilation of a frame: its start, its breaks and failures, its resume functions and graphs."""
+"""Hooks on the compilation of a frame: its start, breaks and failures, resume functions, graphs, CUDA graphs."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import (
     BreakSeen,
+    CudagraphSkipped,
     FrameFailed,
     FrameStarted,
     GraphStacks,
@@ -52,6 +53,9 @@ _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
 _WRAPPER_MODULE = "torch._dynamo.external_utils"
 #: The name of a reason, at the beginning of the text of a break.
 _REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
+#: The name of the function that PyTorch calls when it does not use a CUDA graph. Many modules import it, and modules
+#: loaded later would keep a hook on it. The hook is therefore on a function that it calls, and reads its variable.
+_SKIP_LOGGER = "log_cudagraph_skip_and_bump_counter"
 
 
 def watch_starts(observer: Observer) -> AbstractContextManager[None]:
@@ -265,3 +269,17 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
         observe_calls(graphs, "call_user_compiler", observer, before=observation),
     ):
         yield
+
+
+def watch_cudagraph_skips(observer: Observer) -> AbstractContextManager[None]:
+    """Record the graphs that run without a CUDA graph, and the reasons."""
+    module = importlib.import_module("torch._inductor.cudagraph_utils")
+    getattr(module, _SKIP_LOGGER)  # fails if it is missing
+
+    def observation(call: WatchedCall) -> CudagraphSkipped | None:
+        if call.caller.f_code.co_name != _SKIP_LOGGER:
+            return None
+        reason = observer.local_variable(call.caller, "msg")
+        return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None
+
+    return observe_calls(module, "get_metrics_context", observer, before=observation)

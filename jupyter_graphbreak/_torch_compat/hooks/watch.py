@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.hooks.compilation import (
     watch_breaks,
+    watch_cudagraph_skips,
     watch_failures,
     watch_graphs,
     watch_resumes,
     watch_starts,
 )
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import watch_compile_calls, watch_repeated_compiling
-from jupyter_graphbreak._torch_compat.hooks.cudagraphs import watch_cudagraph_skips
 from jupyter_graphbreak._torch_compat.hooks.observer import Emit, Observer
 from jupyter_graphbreak._torch_compat.hooks.paths import watch_paths
 from jupyter_graphbreak._torch_compat.hooks.refusals import (

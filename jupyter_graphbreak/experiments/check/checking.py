@@ -192,23 +192,29 @@ def check_entry(
 
 
 class _CompiledCall:
-    """An entry that is compiled once and always called from the same state."""
+    """An entry that is compiled once and always called from the same state.
+
+    Attributes
+    ----------
+    changes_state : bool
+        Whether the last observed call changed the state.
+    """
 
     def __init__(self, entry: Entry, backend: str | Callable[..., Any]) -> None:
         self.subject = Subject(entry.call, entry.arguments)
         self.graphs = GraphComparison(backend, self.subject)
+        self.changes_state = False
         self._program = entry.compile(self.subject.call, self.graphs)
-
-    @property
-    def changes_state(self) -> bool:
-        """Whether the last call changed the state."""
-        state_after = self.subject.state(self.subject.unchanged_memo())
-        self.subject.restore()
-        return difference(self.subject.state(self.subject.unchanged_memo()), state_after) is not None
 
     def observe(self, calls: int = 1) -> _Observation:
         self.subject.restore()
-        return _observe(self._program, self.subject, calls=calls)
+        try:
+            observation = _observe(self._program, self.subject, calls=calls)
+            state_after = self.subject.state()
+        finally:
+            self.subject.restore()  # frees the gradients
+        self.changes_state = difference(self.subject.initial, state_after) is not None
+        return observation
 
     def call(self) -> None:
         """Call the entry to run its graphs, and discard the result."""

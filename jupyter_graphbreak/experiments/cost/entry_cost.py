@@ -41,7 +41,6 @@ from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.effect_places import locator
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, recompiling
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -187,7 +186,7 @@ def measure_entry(
         )
         cost = _with_variants(cost, variants, calls)
         if is_settled:
-            locate = locator({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
+            locate = correspondence.locator(files, find_cell)
             graph_us = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
             used_frames = {mark.name for call in calls.compiled for mark in call.marks if mark.kind == "entered"}
             steady = SteadyState(

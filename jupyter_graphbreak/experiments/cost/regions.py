@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.cost import Way
-    from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
 #: Regions are measured if compiling the entry took at least this many seconds and it has this many blocks.
@@ -235,13 +234,8 @@ def _nested_region(function: Any) -> Any:
 def _failed_guards(report: Report, run: Report) -> list[BlockDifference]:
     """Return the guards that failed in a trial, with places in the sources of the run."""
     correspondence = Correspondence(report, run)
-
-    def in_run(location: Location | None) -> Location | None:
-        source = correspondence.source(location.source) if location is not None else None
-        return structs.replace(location, source=source) if location is not None and source is not None else None
-
     return [
-        BlockDifference(number, reason.guard, in_run(reason.location), reason.head)
+        BlockDifference(number, reason.guard, correspondence.location(reason.location), reason.head)
         for number, recompile in enumerate(report.recompiles, start=1)
         for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
     ]

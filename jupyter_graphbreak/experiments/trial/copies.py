@@ -148,6 +148,8 @@ class _Copier:
         return self._copy_object(value)
 
     def _copy_function(self, value: types.FunctionType) -> Any:
+        if self._digests is not None:
+            return _without_namespaces(value)
         return value if self._copy_user_function is None else self._copy_user_function(value)
 
     def _copy_method(self, value: types.MethodType) -> Any:
@@ -481,6 +483,12 @@ class _Copier:
 def memory_key(storage: torch.UntypedStorage) -> tuple[str, int, str]:
     """Return the memo key of a storage."""
     return "memory", storage.data_ptr(), str(storage.device)
+
+
+def _without_namespaces(function: types.FunctionType) -> types.FunctionType:
+    """Return a function with the same code, for comparison only, that keeps no globals or closure variables alive."""
+    cells = tuple(types.CellType() for _ in function.__code__.co_freevars)
+    return types.FunctionType(function.__code__, {}, function.__name__, None, cells)
 
 
 def _defines_copying(cls: type) -> bool:

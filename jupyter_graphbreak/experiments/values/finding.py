@@ -16,7 +16,6 @@ from jupyter_graphbreak.experiments.check.graph_comparison import gradients_of
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.effect_places import locator
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.guard import guarded
@@ -108,7 +107,7 @@ def values_of_entry(
                 results.append(_compiled_counts(entry))
     correspondence = Correspondence(own_report, run if run is not None else own_report, entry.frame)
     operations = _operations(own_report, correspondence)
-    locate = locator({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
+    locate = correspondence.locator(files, find_cell)
     graph_lines = {_line_of(operation) for operation in operations.values()}
 
     def graph_operation(key: Any) -> _Operation:
@@ -213,19 +212,11 @@ def _operations(report: Report, correspondence: Correspondence) -> dict[NodeKey,
         graph_of_run = graphs_of_run.get(correspondence.graph(graph.id) or "")
         for number, op in enumerate(graph.ops):
             location = (
-                graph_of_run.ops[number].location
-                if graph_of_run is not None
-                else _location_in_run(op.location, correspondence)
+                graph_of_run.ops[number].location if graph_of_run is not None else correspondence.location(op.location)
             )
             ident = graph_of_run.id if graph_of_run is not None else None
             operations[NodeKey(graph.frame.partition("#")[0], op.name)] = _Operation(location, op.target, ident)
     return operations
-
-
-def _location_in_run(location: Location | None, correspondence: Correspondence) -> Location | None:
-    """Return a location of the copies as the report of the run names it; ``None`` if the report lacks its source."""
-    source = correspondence.source(location.source) if location is not None else None
-    return replace(location, source=source) if location is not None and source is not None else None
 
 
 def _line_of(operation: _Operation) -> tuple[str, int] | None:

@@ -14,6 +14,7 @@ from jupyter_graphbreak.views.words.aftermath import aftermath_here
 from jupyter_graphbreak.views.words.lines import graph_colors, listing
 from jupyter_graphbreak.views.words.paths import path_beside
 from jupyter_graphbreak.views.words.permission import scope_label
+from jupyter_graphbreak.views.words.plain_text import without_backticks
 from jupyter_graphbreak.views.words.reason import title_of
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ class _RowFactory:
     def _note(self, line: Line, mark: BreakMark) -> LineNote:
         break_ = self._breaks[mark.id]
         aftermath_text = aftermath_here(self._report, break_)
-        text = title_of(break_).replace("`", "")
+        text = without_backticks(title_of(break_))
         if aftermath_text:
             text += f": {aftermath_text}" if break_.outcome == "error" else f" → {aftermath_text}"
         # Keep tabs, so that the note is aligned with its expression at any tab width.

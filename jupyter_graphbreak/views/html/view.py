@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter, deque
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
@@ -29,7 +29,7 @@ from jupyter_graphbreak.views.words.groups import (
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import ordered_paths
 from jupyter_graphbreak.views.words.places import StackNode, stack_tree
-from jupyter_graphbreak.views.words.plain_text import counted, times_text
+from jupyter_graphbreak.views.words.plain_text import counted, joined, number_ranges, times_text, without_backticks
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
     listed_recompilations,
@@ -220,7 +220,7 @@ class View:
             words = f"{step.skipped.function} runs eagerly: {self.short_reason(step.skipped)}"
         elif step.number is not None:
             break_ = ordered_breaks(self.report)[step.number - 1]
-            words = f"break {step.number}: {title_of(break_).replace('`', '')}"
+            words = f"break {step.number}: {without_backticks(title_of(break_))}"
         else:
             words = f"error in {step.frame.function if step.frame is not None else 'the run'}: not compiled"
         return f"{path}: {words}" if path else words
@@ -269,8 +269,7 @@ class View:
         functions = lookup.skipped_by(self.report, break_)
         names = Counter(function.function for function in functions_worth_counting(self.report, functions) or functions)
         shown = [f"`{name}`{f' ({times_text(number)})' if number > 1 else ''}" for name, number in names.items()]
-        more = len(shown) - _MAX_NAMES
-        return ", ".join(shown[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+        return joined(shown, ", ", _MAX_NAMES)
 
     def way_out(self, break_: Break) -> str:
         """Return how to compile the functions that run eagerly because of a break."""
@@ -313,13 +312,7 @@ class View:
     def number_ranges_text(self, items: Iterable[Break | Group]) -> str:
         """Return the numbers of breaks for the front end, in the order of a list: "1 3-7 9"."""
         first_breaks = [item.breaks[0] if isinstance(item, Group) else item for item in items]
-        ranges: list[list[int]] = []
-        for number in (self.numbers[break_.id] for break_ in first_breaks):
-            if ranges and number == ranges[-1][1] + 1:
-                ranges[-1][1] = number
-            else:
-                ranges.append([number, number])
-        return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+        return " ".join(number_ranges([self.numbers[break_.id] for break_ in first_breaks], "-"))
 
     @cached_property
     def _remedy_indexes(self) -> dict[str, int]:
@@ -462,30 +455,9 @@ class NestedStep:
     calls: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StepsOfCall:
-    """A call with several steps; ``names`` are the functions, outermost first."""
-
-    names: list[str]
-    steps: list[CourseItem]
-
-
-CourseItem: TypeAlias = RunStep | StepsOfCall
-
-
 def course(report: Report) -> list[NestedStep]:
     """Return the steps of a run in order. A break that several frames report appears once, where it occurred."""
-    steps: list[NestedStep] = []
-    pending: list[tuple[CourseItem, tuple[str, ...]]] = [
-        (item, ()) for item in reversed(_CourseBuilder(report).items())
-    ]
-    while pending:
-        item, calls = pending.pop()
-        if isinstance(item, RunStep):
-            steps.append(NestedStep(item, calls))
-        else:
-            pending += [(inner, (*calls, *item.names)[:_MAX_NAMES]) for inner in reversed(item.steps)]
-    return steps
+    return _CourseBuilder(report).steps()
 
 
 class _CourseBuilder:
@@ -508,35 +480,36 @@ class _CourseBuilder:
             self._called_frames.setdefault(frame.caller if frame.caller in frame_ids else None, []).append(frame)
         self._visited: set[str] = set()
 
-    def items(self) -> list[CourseItem]:
-        """Return the calls of the run; steps outside any call come last."""
-        items = [item for frame in self._called_frames.get(None, ()) for item in self._items_of(frame, 0)]
+    def steps(self) -> list[NestedStep]:
+        """Return the steps of the run; those outside any call come last."""
+        steps = [step for frame in self._called_frames.get(None, ()) for step in self._steps_of_call(frame, 0)]
         # Frames that call each other in a cycle have no outermost frame.
-        items += [item for frame in self._report.frames for item in self._items_of(frame, 0)]
+        steps += [step for frame in self._report.frames for step in self._steps_of_call(frame, 0)]
         for remaining_functions in (*self._eager_of_frame.values(), *self._eager_of_break.values()):
-            items += [RunStep("eager", skipped=skipped) for skipped in remaining_functions]
-        return items
+            steps += [NestedStep(RunStep("eager", skipped=skipped), ()) for skipped in remaining_functions]
+        return steps
 
-    def _items_of(self, frame: Frame, depth: int) -> list[CourseItem]:
-        """Return the items of a frame: a call, a single step, or nothing. Resume functions belong to the same call."""
+    def _steps_of_call(self, frame: Frame, depth: int) -> list[NestedStep]:
+        """Return the steps of a call, below the name of its function if there are several.
+
+        Resume functions belong to the same call.
+        """
         pending = deque([(frame, depth)])
-        items: list[CourseItem] = []
+        steps: list[NestedStep] = []
         while pending:
             current, level = pending.popleft()
             if current.id in self._visited:
                 continue
             self._visited.add(current.id)
-            items += self._steps_of_frame(current)
+            steps += [NestedStep(step, ()) for step in self._steps_of_frame(current)]
             for called in self._called_frames.get(current.id, ()):
                 if called.role == "resume" or level >= _MAX_CALLS:
                     pending.append((called, level))
                 elif called.id not in self._visited:
-                    items += self._items_of(called, level + 1)
-        if len(items) > 1 and frame.role != "resume":
-            return [StepsOfCall([frame.function], items)]
-        if items and isinstance(items[0], StepsOfCall):
-            return [StepsOfCall([frame.function, *items[0].names], items[0].steps)]
-        return items
+                    steps += self._steps_of_call(called, level + 1)
+        if len(steps) == 1 or frame.role == "resume":
+            return steps
+        return [NestedStep(nested.step, (frame.function, *nested.calls)[:_MAX_NAMES]) for nested in steps]
 
     def _steps_of_frame(self, frame: Frame) -> Iterator[RunStep]:
         for name in frame.graphs:

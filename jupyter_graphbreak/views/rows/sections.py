@@ -35,8 +35,15 @@ from jupyter_graphbreak.views.words.paths import (
     path_effect,
 )
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
-from jupyter_graphbreak.views.words.places import brief_code, place, without_function
-from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses, with_arrows
+from jupyter_graphbreak.views.words.places import brief_code, line_text, place
+from jupyter_graphbreak.views.words.plain_text import (
+    counted,
+    joined,
+    one_line,
+    whole_clauses,
+    with_arrows,
+    without_backticks,
+)
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.recompilation import (
     best_recompile_remedy,
@@ -88,11 +95,10 @@ def _compiled_for_report(report: Report) -> str:
         for call in report.compiled
     ]
     names = list(dict.fromkeys(names))
-    if len(names) > _MAX_NAMES_OF_COMPILED:
-        names = [*names[:_MAX_NAMES_OF_COMPILED], f"and {len(names) - _MAX_NAMES_OF_COMPILED} more"]
     program = "cell" if any(source.kind == "cell" for source in report.sources) else "program"
     pronoun = "it" if len(names) == 1 else "them"
-    return f"compiled for this report: {', '.join(names)}; the {program} itself does not compile {pronoun}"
+    shown_names = joined(names, ", ", _MAX_NAMES_OF_COMPILED)
+    return f"compiled for this report: {shown_names}; the {program} itself does not compile {pronoun}"
 
 
 def _without_cudagraph(report: Report) -> list[str]:
@@ -225,7 +231,7 @@ def _break_row(report: Report, number: int, break_: Break) -> Row:
         details=[_shorten_label(part) for part in details if part],
         more=[_shorten_paragraph(part) for part in more if part],
         group=_shorten_label(reason_of(break_)),
-        beside=_shorten_label(f"✂{number} {title_of(break_).replace('`', '')}"),
+        beside=_shorten_label(f"✂{number} {without_backticks(title_of(break_))}"),
         spot=_as_spot(location),
         cost=break_.cost.compile_s if break_.cost is not None else None,
     )
@@ -506,7 +512,7 @@ def _as_spot(location: Location | None) -> Spot | None:
 
 
 def _place_text(report: Report, location: Location) -> str:
-    return _shorten_label(place(report, without_function(location)))
+    return _shorten_label(line_text(report, location))
 
 
 def _place_details(report: Report, location: Location | None) -> list[str]:

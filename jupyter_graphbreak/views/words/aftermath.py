@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, place, without_function
-from jupyter_graphbreak.views.words.plain_text import graph_names
+from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, line_text, place
+from jupyter_graphbreak.views.words.plain_text import graph_names, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
         names = {resume.name for resume in resumed}
         unreached = [resume for resume in resumes if resume.name in names and not has_run(resume)]
         places += [_untaken_branch_text(resume) for resume in unreached]
-        lines.append(f"{prefix}resumes at {_join_first(list(dict.fromkeys(places)), '; ')}")
+        lines.append(f"{prefix}resumes at {joined(list(dict.fromkeys(places)), '; ', _MAX_NAMES)}")
         prefix = ""
     eager = lookup.skipped_by(report, graph_break)
     if eager:
@@ -110,16 +110,11 @@ def _untaken_branch_text(resume: Resume) -> str:
     return "the other branch was not taken" if resume.no_frame == "not reached" else "the other branch may have run"
 
 
-def _join_first(words: Sequence[str], separator: str) -> str:
-    more = len(words) - _MAX_NAMES
-    return separator.join(words[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
 def _eager_functions_text(report: Report, functions: Sequence[Skipped]) -> str:
     named_functions = functions_worth_counting(report, functions) or functions
     names = dict.fromkeys(
         f"{function_of(report, skipped.location) if skipped.location is not None else skipped.function} "
-        f"({place(report, without_function(skipped.location))})"
+        f"({line_text(report, skipped.location)})"
         for skipped in named_functions
     )
-    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {_join_first(list(names), ', ')}"
+    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {joined(list(names), ', ', _MAX_NAMES)}"

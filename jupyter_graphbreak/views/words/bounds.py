@@ -27,7 +27,7 @@ from jupyter_graphbreak.report.schema import (
     Setting,
 )
 from jupyter_graphbreak.report.values import ValueRange
-from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.lookup import per_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

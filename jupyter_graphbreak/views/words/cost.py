@@ -11,9 +11,9 @@ from jupyter_graphbreak.report.break_times import break_times
 from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.places import function_of, place, without_function
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, one_line
+from jupyter_graphbreak.views.words.lookup import per_report
+from jupyter_graphbreak.views.words.places import function_of, line_text, place
+from jupyter_graphbreak.views.words.plain_text import and_list, breaks_text, counted, joined, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -265,7 +265,7 @@ def _without_breaks_text(report: Report, ids: Iterable[str]) -> str:
     removed_numbers = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
     if not removed_numbers:
         return "without recompiles" if any(remedy.recompiles for remedy in applied) else "with a remedy"
-    return f"without break{'s' if len(removed_numbers) > 1 else ''} {and_list(list(map(str, removed_numbers)))}"
+    return f"without {breaks_text(removed_numbers)}"
 
 
 def coverage_sentences(report: Report) -> list[str]:
@@ -449,7 +449,7 @@ def check_sentence(report: Report, check: Check, compared_calls: int = 1) -> str
     words = f"{'wrong' if check.is_result_wrong else 'different'}: {check.function} compiled with {check.backend}"
     if first is not None:
         words += f", from graph {first.graph}"
-        words += f", {place(report, without_function(first.location))}" if first.location is not None else ""
+        words += f", {line_text(report, first.location)}" if first.location is not None else ""
         words += f" ({first.op.rpartition('.')[2]})" if first.op else ""
     if check.step is not None:
         words += f", {_INTRODUCED_BY[check.step]}"

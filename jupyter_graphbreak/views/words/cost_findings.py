@@ -12,7 +12,7 @@ from jupyter_graphbreak.report.cost import are_apart
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import entry_prefix, memory_text, time_text
-from jupyter_graphbreak.views.words.places import place, without_function
+from jupyter_graphbreak.views.words.places import line_text
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.recompilation import failed_guards, guard_lines
 
@@ -136,7 +136,7 @@ def startup_findings(report: Report) -> list[CostFinding]:
         name = f"graph {graph.graph}"
         sentence = f"{name} is never in AOTAutograd's cache, so every start compiles it for {compile_s:.1f} s"
         facts = [one_line(graph.reason)] if graph.reason else []
-        facts += [place(report, without_function(graph.location))] if graph.location is not None else []
+        facts += [line_text(report, graph.location)] if graph.location is not None else []
         sentence += f" ({', '.join(facts)})" if facts else ""
         change = next((change for change in startup.changes if graph.graph in change.graphs), None)
         if change is not None:
@@ -186,9 +186,7 @@ def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternat
             f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share
         )
         return
-    place_text = (
-        f" at {place(report, without_function(alternative.location))}" if alternative.location is not None else ""
-    )
+    place_text = f" at {line_text(report, alternative.location)}" if alternative.location is not None else ""
     branch = f"the branch{place_text} that only compiled code takes"
     if not are_apart(alternative.time, alternative.before):
         source = lookup.sources(report).get(alternative.location.source) if alternative.location is not None else None
@@ -264,7 +262,7 @@ def _unfused_kernels_finding(report: Report, kernels: UnfusedKernels) -> CostFin
     5.1 MiB again because of that".
     """
     kernel_lines = dict.fromkeys(line for line in (kernels.first, kernels.second) if line is not None)
-    lines = [place(report, without_function(line)) for line in kernel_lines]
+    lines = [line_text(report, line) for line in kernel_lines]
     verb = "run in separate kernels" if len(lines) > 1 else "runs in several kernels"
     name = one_line(kernels.op or "").removesuffix(".default").rpartition(".")[2]
     library = {"library": f"`{name}` is computed by a library, whose kernels are not fused with others"}
@@ -277,7 +275,7 @@ def _slow_operation_finding(report: Report, entry: EntryCost, op: OpCost) -> Cos
     """Name a slow operation: "`erfinv` is 8.7 times slower compiled than eager (3.14 ms against ..., line 6)"."""
     eager, compiled = op.eager.median_us, op.compiled.median_us
     facts = [f"{time_text(compiled)} against {time_text(eager)}"]
-    facts += [place(report, without_function(op.location))] if op.location is not None else []
+    facts += [line_text(report, op.location)] if op.location is not None else []
     name, ratio = one_line(op.op).rpartition(".")[2], compiled / max(eager, _MIN_US)
     times = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"  # noqa: PLR2004
     sentence = f"`{name}` is {times} times slower compiled than eager ({', '.join(facts)})"
@@ -300,7 +298,7 @@ def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
     parts: list[str] = []
     for guard in notable_guards[:_MAX_GUARDS]:
         facts = [f"{guard.count} guards"] if guard.count > 1 else []
-        facts += [place(report, without_function(guard.location))] if guard.location is not None else []
+        facts += [line_text(report, guard.location)] if guard.location is not None else []
         facts_text = f" ({', '.join(facts)})" if facts else ""
         path = _MODULE_CONTAINER.sub("", plain_guard(guard.guard))
         subject, us = f"on `{path}`", time_text(guard.time.median_us)
@@ -344,7 +342,7 @@ def _memory_finding(report: Report, memory: MemoryCost) -> Iterator[CostFinding]
 def _line_with_most_text(report: Report, by_line: Mapping[Location, int]) -> str:
     """Name the line that keeps the most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
     line = _line_with_most_memory(by_line)
-    return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
+    return f", most at {line_text(report, line)}: {memory_text(by_line[line])}" if line else ""
 
 
 def _line_with_most_memory(by_line: Mapping[Location, int]) -> Location | None:
@@ -367,7 +365,7 @@ def _growth_finding(report: Report, growth: MemoryGrowth | None) -> Iterator[Cos
         eager = memory_text(growth.eager_bytes) if growth.eager_bytes else "nothing"
         sentence += ", as eager calls do" if is_equal else f", and an eager call keeps {eager}"
     if growth.location is not None:
-        sentence += f" (allocated at {place(report, without_function(growth.location))})"
+        sentence += f" (allocated at {line_text(report, growth.location)})"
     if growth.without_backward_bytes is not None:
         sentence += f"; {memory_text(growth.without_backward_bytes)} if no backward pass follows"
     # Running out of memory is worse than being slow, so this comes first.

@@ -10,8 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from jupyter_graphbreak.views.words.lookup import per_report
 from jupyter_graphbreak.views.words.paths import decision_place, ordered_paths
-from jupyter_graphbreak.views.words.per_report import per_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,11 +1,11 @@
-"""Indexes of the parts of a report, each built once per report."""
+"""Results computed from a report, each only once: a cache, and indexes of the report's parts."""
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
-from typing import TYPE_CHECKING
-
-from jupyter_graphbreak.views.words.per_report import per_report
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +13,32 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import FunctionName, Source
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Resume, Scope, Skipped
+
+
+_T = TypeVar("_T")
+
+
+def per_report(function: Callable[[Report], _T]) -> Callable[[Report], _T]:
+    """Cache the result of a function for each report. The result must not refer to the report itself."""
+    entries: dict[int, tuple[weakref.ref[Report], _T]] = {}
+
+    @wraps(function)
+    def cached(report: Report) -> _T:
+        ident = id(report)
+        entry = entries.get(ident)
+        if entry is not None and entry[0]() is report:
+            return entry[1]
+
+        def forget(reference: weakref.ref[Report]) -> None:
+            entry = entries.get(ident)
+            if entry is not None and entry[0] is reference:
+                entries.pop(ident, None)
+
+        result = function(report)
+        entries[ident] = weakref.ref(report, forget), result
+        return result
+
+    return cached
 
 
 @per_report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.lookup import per_report
 from jupyter_graphbreak.views.words.places import is_of_library, place
 from jupyter_graphbreak.views.words.plain_text import number_list, one_line
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.places import place, without_function
+from jupyter_graphbreak.views.words.places import line_text
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Setting
@@ -78,7 +78,7 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
     scope = scopes.get(setting.scope or "")
     chain = [scopes[ident] for ident in setting.chain if ident in scopes]
     if "fullgraph" in setting.rules:
-        words = "an error by fullgraph=True" + (f", {_start_place(report, scope)}" if scope is not None else "")
+        words = "an error by fullgraph=True" + (f", {line_text(report, scope.location)}" if scope is not None else "")
         inner = next((open_scope for open_scope in reversed(chain) if open_scope.setting != "fullgraph"), None)
         return f"{words}, which wins over {_scope_with_place(report, inner)}" if inner is not None else words
     if scope is None:
@@ -96,8 +96,4 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
 
 def _scope_with_place(report: Report, scope: Scope) -> str:
     name = scope_name(scope)
-    return f"{name}, {_start_place(report, scope)}" if scope.location is not None else f"{name} ({scope.note})"
-
-
-def _start_place(report: Report, scope: Scope) -> str:
-    return place(report, without_function(scope.location))
+    return f"{name}, {line_text(report, scope.location)}" if scope.location is not None else f"{name} ({scope.note})"

@@ -99,9 +99,9 @@ def brief_code(code: str | None) -> str:
     return shown
 
 
-def without_function(location: Location | None) -> Location | None:
+def line_text(report: Report, location: Location | None) -> str:
     """Return a place without its function, for sentences that already name the function."""
-    return replace(location, function=None) if location is not None else None
+    return place(report, replace(location, function=None) if location is not None else None)
 
 
 def is_of_library(report: Report, location: Location | None) -> bool:

@@ -36,10 +36,10 @@ def times_text(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
-def joined(words: Sequence[str], separator: str) -> str:
-    """Join words; of a very long list, only the first words, with the number of the rest."""
-    more = len(words) - _MAX_WORDS
-    return separator.join([*words[:_MAX_WORDS], *([f"and {more} more"] if more > 0 else [])])
+def joined(words: Sequence[str], separator: str, limit: int = _MAX_WORDS) -> str:
+    """Join words; of a longer list than the limit, only the first words, with the number of the rest."""
+    more = len(words) - limit
+    return separator.join(words[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def and_list(words: Sequence[str]) -> str:
@@ -60,6 +60,11 @@ def number_list(numbers: Sequence[int]) -> str:
     return and_list(parts) if len(parts) <= _MAX_WORDS else joined(parts, ", ")
 
 
+def breaks_text(numbers: Sequence[int]) -> str:
+    """Return sorted numbers of breaks with their noun: "break 1", "breaks 1 and 2"."""
+    return f"break{'s' if len(numbers) > 1 else ''} {number_list(numbers)}"
+
+
 def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
     """Return sorted numbers as texts; three or more in a row become a range."""
     ranges: list[list[int]] = []
@@ -77,6 +82,11 @@ def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
 def with_arrows(text: str) -> str:
     """Return a text with arrows as one character: "2 → 3" for "2 -> 3"."""
     return text.replace(" -> ", " → ")
+
+
+def without_backticks(text: str) -> str:
+    """Return a text for a place that cannot show code in a different font."""
+    return text.replace("`", "")
 
 
 def duration(seconds: float) -> str:

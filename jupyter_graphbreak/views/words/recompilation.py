@@ -17,13 +17,12 @@ from jupyter_graphbreak.report.guards import (
 )
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.lookup import per_report
 from jupyter_graphbreak.views.words.places import (
     function_of,
     is_of_library,
     is_wrapper_of_torch,
-    place,
-    without_function,
+    line_text,
 )
 from jupyter_graphbreak.views.words.plain_text import and_list, one_line, times_text
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
@@ -338,7 +337,7 @@ def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remed
 
 def guard_lines(report: Report, guard: FailedGuard) -> str:
     """Return the first lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
-    places = [place(report, without_function(location)) for location in guard.locations[:_MAX_LINES]]
+    places = [line_text(report, location) for location in guard.locations[:_MAX_LINES]]
     more = len(guard.locations) - _MAX_LINES
     return and_list([*places, *([f"{more} more"] if more > 0 else [])])
 

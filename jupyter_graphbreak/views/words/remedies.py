@@ -12,7 +12,7 @@ from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, OTHER_CAUSE, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, number_list
+from jupyter_graphbreak.views.words.plain_text import and_list, breaks_text, counted, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -444,7 +444,7 @@ def breaks_left_by_interrupt(report: Report) -> str:
     untried = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
     untried_numbers = sorted({numbers[ident] for remedy in untried for ident in remedy.breaks if ident in numbers})
     if untried_numbers:
-        return f"break{'s' if len(untried_numbers) > 1 else ''} {number_list(untried_numbers)}"
+        return breaks_text(untried_numbers)
     return next((target for remedy in untried if (target := target_text(report, remedy))), "")
 
 
@@ -459,7 +459,7 @@ def target_text(report: Report, remedy: Remedy) -> str:
     if not removed_numbers:
         frames = lookup.frames(report)
         return joined([frames[ident].function for ident in dict.fromkeys(remedy.frames) if ident in frames], ", ")
-    return f"break{'s' if len(removed_numbers) > 1 else ''} {number_list(removed_numbers)}"
+    return breaks_text(removed_numbers)
 
 
 def trials_sentence(trials: BreakRemedies) -> str:

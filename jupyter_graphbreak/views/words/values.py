@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.places import place, without_function
+from jupyter_graphbreak.views.words.places import line_text, place
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, one_line
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def line_sentence(report: Report, values: LineValues) -> str:
     op = one_line(values.op).rpartition(".")[2]
     where = f"graph {values.graph}" if values.graph is not None else "not compiled"
     executions = f", {values.executions} executions" if values.executions > 1 else ""
-    place_text = place(report, without_function(values.location))
+    place_text = line_text(report, values.location)
     sentence = f"{place_text} ({op}), {where}{executions}: {_range_text(values.forward)}"
     return f"{sentence}; gradient {_numbers_text(values.backward)}" if values.backward is not None else sentence
 

@@ -1,4 +1,4 @@
-"""Read, compare and restore PyTorch's process-wide settings, and list functions with effects outside of tensors."""
+"""Read, compare and restore PyTorch's process-wide settings; list functions that affect files and other processes."""
 
 from __future__ import annotations
 
@@ -405,7 +405,7 @@ def _override_of(entry: Any) -> Any:
 
 
 def _unset_value(entry: Any) -> Any:
-    """Return the value that a setting has if it is not set explicitly."""
+    """Return the value of a setting while nothing has set it explicitly."""
     from_environment = getattr(entry, "env_value_default", None)
     return from_environment if isinstance(from_environment, bool | int | str) else entry.default
 

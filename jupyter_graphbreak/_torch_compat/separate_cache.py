@@ -38,7 +38,7 @@ def is_allowed_in_graph(function: Any) -> bool:
 
 
 def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
-    """Repeat the registrations of ``torch.fx.wrap`` for some globals with a copy of these globals."""
+    """Repeat the registrations that ``torch.fx.wrap`` made for some globals, for a copy of these globals."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for number, name in list(table):
         if number == id(scope):
@@ -192,7 +192,7 @@ def _exclude_our_codes(
 
 @contextlib.contextmanager
 def remove_new_globals() -> Iterator[None]:
-    """When the context ends, remove the globals that Dynamo created in it; the code that needs them runs no more.
+    """When the context ends, remove the globals that Dynamo created in it, because their code does not run again.
 
     Dynamo itself keeps the globals for its modules and those of unfinished code.
     """

@@ -23,7 +23,7 @@ def disable_gradients_and_overrides() -> Iterator[None]:
 
 
 def has_nan(value: Any, depth: int = 0) -> bool:
-    """Return whether a tensor, or a tensor in a container, has NaN; false for tensors that cannot be read now."""
+    """Return whether a tensor, or a tensor in a container, contains NaN; false for tensors that cannot be read now."""
     match value:
         case torch.Tensor():
             can_have_nan = value.is_floating_point() or value.is_complex()

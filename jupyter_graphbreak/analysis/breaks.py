@@ -355,7 +355,7 @@ class BreakTable:
         return None
 
     def breaks(self, resumes: Iterable[Resume], skipped: Iterable[Skipped]) -> list[Break]:
-        """Return the breaks, each with the ids of its resume functions and of the functions that run eagerly for it."""
+        """Return the breaks, each with the ids of its resume functions and of the functions it makes run eagerly."""
         resumes_by_break: dict[str | None, list[str]] = {}
         for resume in resumes:
             resumes_by_break.setdefault(resume.break_, []).append(resume.id)

@@ -164,7 +164,7 @@ def is_raised_in_graph(error: BaseException) -> bool:
 
 
 def trim_error(error: BaseException) -> None:
-    """Remove the frames that a plain run does not have from the traceback of an error and of errors chained to it.
+    """Remove the frames that would be missing in a plain run from the traceback of an error and of its chained errors.
 
     These are the frames between the notebook and the cell, and the frames of Dynamo. A resume function is shown as the
     function that it resumes.

@@ -119,7 +119,7 @@ def note_earlier_processes(on_note: Callable[[str], None]) -> Iterator[None]:
     Parameters
     ----------
     on_note : callable
-        Receives a sentence with their number.
+        Receives a sentence that states their number.
     """
     earlier_seconds = _child_processor_seconds()
     try:

@@ -34,12 +34,12 @@ def isolated_compilation() -> Iterator[None]:
     Dynamo's counters, its record of varying sizes and the globals for compiled code are also restored. Code that
     other threads compile in the meantime is not affected.
     """
-    compiled = ThreadCompilations()
-    with restore_counters(), wrap_frame_conversions(compiled.isolated_conversion), remove_new_globals():
+    compilations = ThreadCompilations()
+    with restore_counters(), wrap_frame_conversions(compilations.isolated_conversion), remove_new_globals():
         try:
             yield
         finally:
-            compiled.forget()
+            compilations.forget()
 
 
 #: The attribute by which Dynamo marks a tensor whose address it assumes to be constant.

@@ -455,7 +455,9 @@ def compare(
     except Exception as fault:
         if not is_internal(fault):
             raise
-        note = _why_not_repeated(fault) or Diagnostic("error", internal_error_sentence("comparing the front ends", fault))
+        note = _why_not_repeated(fault) or Diagnostic(
+            "error", internal_error_sentence("comparing the front ends", fault)
+        )
         return Frontends.of(frontends.frontends_after_fault(fn, note))
 
 

@@ -12,11 +12,19 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import imitate_eager_output, suppress_compile_errors
 from jupyter_graphbreak._torch_compat.module_calls import wrap_frame_conversions
-from jupyter_graphbreak._torch_compat.patching import patch_on_thread, prepare_calls_on_thread, report_to_run
+from jupyter_graphbreak._torch_compat.patching import (
+    patch_on_thread,
+    prepare_calls_on_thread,
+    redirect_calls_on_thread,
+    report_to_run,
+)
 from jupyter_graphbreak._torch_compat.separate_cache import ThreadCompilations, remove_new_globals, restore_counters
+from jupyter_graphbreak.records.package_paths import package_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from types import FrameType
 
 
 @contextlib.contextmanager
@@ -26,12 +34,12 @@ def isolated_compilation() -> Iterator[None]:
     Dynamo's counters, its record of varying sizes and the globals for compiled code are also restored. Code that
     other threads compile in the meantime is not affected.
     """
-    compiled = ThreadCompilations()
-    with restore_counters(), wrap_frame_conversions(compiled.isolated_conversion), remove_new_globals():
+    compilations = ThreadCompilations()
+    with restore_counters(), wrap_frame_conversions(compilations.isolated_conversion), remove_new_globals():
         try:
             yield
         finally:
-            compiled.forget()
+            compilations.forget()
 
 
 #: The attribute by which Dynamo marks a tensor whose address it assumes to be constant.
@@ -84,6 +92,40 @@ def break_at_live_generators() -> Iterator[None]:
 
     with patch_on_thread(variable, "reconstruct", reconstruct):
         yield
+
+
+def traced_as(original_of: Callable[[Any], Any]) -> AbstractContextManager[None]:
+    """Make Dynamo trace other objects in place of some that code uses on this thread, while the context is open.
+
+    The guards and the compiled code still use the objects themselves.
+
+    Parameters
+    ----------
+    original_of : callable
+        Returns the object to trace in place of a given one: the given one itself for most objects.
+    """
+    builder = importlib.import_module("torch._dynamo.variables.builder").VariableBuilder
+    if "__call__" not in vars(builder):
+        return contextlib.nullcontext()
+    build = vars(builder)["__call__"]
+
+    def plan(self: Any, value: Any) -> Any:
+        original = original_of(value)
+        return None if original is value else (build, (self, original), {})
+
+    return redirect_calls_on_thread(builder, "__call__", plan)
+
+
+#: The files that evaluate the expressions of guards.
+_GUARD_FILES = ("torch/_guards.py", "torch/_dynamo/guards.py")
+
+
+def is_dynamo_frame(frame: FrameType) -> bool:
+    """Return whether a frame runs Dynamo's own code, or an expression that a guard evaluates."""
+    module_path = package_paths().module_path
+    if frame.f_code.co_filename == "<string>" and frame.f_back is not None:
+        return module_path(frame.f_back.f_code.co_filename) in _GUARD_FILES
+    return (module_path(frame.f_code.co_filename) or "").startswith("torch/_dynamo/")
 
 
 @contextlib.contextmanager

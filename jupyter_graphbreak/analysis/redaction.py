@@ -374,21 +374,23 @@ class _Redaction:
 
     def redact(self, struct: _S) -> _S:
         """Return a structure with each field redacted; unknown fields are removed."""
-        redacted: dict[str, Any] = {}
+        redacted_fields: dict[str, Any] = {}
         for field in _fields(type(struct)):
             value = getattr(struct, field.name)
             content = CONTENTS.get((type(struct).__name__, field.name), "removed")
-            redacted[field.name] = (
+            redacted_fields[field.name] = (
                 _empty_value(field, value) if content == "removed" else self._redact_field(content, value, struct)
             )
-        if "advice" in redacted:
-            redacted["advice"] = [advice for advice in redacted["advice"] if advice.text]
-        if "diagnostics" in redacted:
-            redacted["diagnostics"] = _count_notes(redacted["diagnostics"])
+        if "advice" in redacted_fields:
+            redacted_fields["advice"] = [advice for advice in redacted_fields["advice"] if advice.text]
+        if "diagnostics" in redacted_fields:
+            redacted_fields["diagnostics"] = _count_notes(redacted_fields["diagnostics"])
         for field_name, name in (("ops", "op"), ("inputs", "input")) if isinstance(struct, Graph) else ():
-            parts = enumerate(redacted[field_name], start=1)
-            redacted[field_name] = [msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts]
-        return type(struct)(**redacted)
+            parts = enumerate(redacted_fields[field_name], start=1)
+            redacted_fields[field_name] = [
+                msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts
+            ]
+        return type(struct)(**redacted_fields)
 
     def _redact_field(self, content: str, value: Any, struct: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per content
         match content:

@@ -331,8 +331,16 @@ def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **f
     except Exception as fault:
         if not is_internal(fault):
             raise
-        note = internal_error_sentence(activity, fault)
-        return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **fields_if_empty))
+        note = _why_not_repeated(fault) or Diagnostic("error", internal_error_sentence(activity, fault))
+        return Report.of(msgspec.structs.replace(_empty_report(note), **fields_if_empty))
+
+
+def _why_not_repeated(fault: Exception) -> Diagnostic | None:
+    """Return a note if an exception refuses a run on copies because of the user's other threads, otherwise ``None``."""
+    from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
+
+    is_refusal = isinstance(fault, ThreadSeesCopyError)
+    return Diagnostic("warning", f"The call was not run on copies: {fault}.") if is_refusal else None
 
 
 def _empty_report(note: Diagnostic) -> schema.Report:
@@ -447,7 +455,10 @@ def compare(
     except Exception as fault:
         if not is_internal(fault):
             raise
-        return Frontends.of(frontends.frontends_after_fault(fn, fault))
+        note = _why_not_repeated(fault) or Diagnostic(
+            "error", internal_error_sentence("comparing the front ends", fault)
+        )
+        return Frontends.of(frontends.frontends_after_fault(fn, note))
 
 
 def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, find_cell: FindCell) -> Frontends:

@@ -311,14 +311,14 @@ def capture(
 def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
     """Compile the modules that the code calls while the context is open, and record them."""
     from jupyter_graphbreak.compiling.compiled_calls import compile_calls
-    from jupyter_graphbreak.compiling.descriptions import describe_compiled
+    from jupyter_graphbreak.compiling.descriptions import describe_compiled_callables
 
     with compile_calls(CompileOptions(), recording.note_fault) as calls:
         try:
             yield
         finally:
             with suppress_faults("describing what was compiled", recording.note_fault):
-                recording.note_compiled_callables(describe_compiled(calls.compiled))
+                recording.note_compiled_callables(describe_compiled_callables(calls.compiled_callables))
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

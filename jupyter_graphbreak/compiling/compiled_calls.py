@@ -86,7 +86,7 @@ _MAX_DEPTH = 25
 
 
 class CompiledCalls:
-    """Compiles the modules and functions that a program calls, and lists them in :attr:`compiled`.
+    """Compiles the modules and functions that a program calls, and lists them in :attr:`compiled_callables`.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class CompiledCalls:
         exit_stack: GuardedExitStack,
     ) -> None:
         self.filename = filename
-        self.compiled: list[CompiledCallable] = []
+        self.compiled_callables: list[CompiledCallable] = []
         self._compiled_by_key: dict[tuple[int, ...], CompiledCallable] = {}
         self._options = options
         self._on_fault = on_fault
@@ -312,7 +312,7 @@ class CompiledCalls:
         line = _running_top_level_line(self.filename) if self.filename is not None else None
         path = _name_in_callers(target) if self.filename is None else None
         compiled = CompiledCallable(reference, name, module_type, line, path)
-        self.compiled.append(compiled)
+        self.compiled_callables.append(compiled)
         self._compiled_by_key[_identity(target)] = compiled
 
     def _find_compiled(self, target: Any) -> CompiledCallable | None:

@@ -164,7 +164,7 @@ def is_raised_in_graph(error: BaseException) -> bool:
 
 
 def trim_error(error: BaseException) -> None:
-    """Remove the frames that a plain run does not have from the traceback of an error and of errors chained to it.
+    """Remove the frames that would be missing in a plain run from the traceback of an error and of its chained errors.
 
     These are the frames between the notebook and the cell, and the frames of Dynamo. A resume function is shown as the
     function that it resumes.
@@ -221,10 +221,10 @@ def _traceback_entries(traceback: types.TracebackType | None) -> Iterator[types.
 
 
 def _drop_machinery(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
-    for entry, following in itertools.zip_longest(entries, entries[1:]):
+    for entry, next_entry in itertools.zip_longest(entries, entries[1:]):
         code = entry.tb_frame.f_code
         is_disabled_call = code.co_qualname == _DISABLING_WRAPPER and (
-            following is None or not _is_machinery(following)
+            next_entry is None or not _is_machinery(next_entry)
         )
         if is_disabled_call or not _is_machinery(entry):
             yield entry
@@ -251,7 +251,7 @@ def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
 
 
 def _link(
-    entry: types.TracebackType, function: types.CodeType, following: types.TracebackType | None
+    entry: types.TracebackType, function: types.CodeType, next_entry: types.TracebackType | None
 ) -> types.TracebackType:
     """Return an entry linked to the following one; for a cell or for Dynamo's code, a stand-in.
 
@@ -262,8 +262,8 @@ def _link(
     if needs_stand_in or original_name(code.co_name) == "<module>" or is_resume_name(code.co_name):
         stand_in = _stand_in(entry, function)
         if stand_in is not None:
-            return types.TracebackType(following, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
-    return types.TracebackType(following, entry.tb_frame, max(entry.tb_lasti, 0), entry.tb_lineno)
+            return types.TracebackType(next_entry, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
+    return types.TracebackType(next_entry, entry.tb_frame, max(entry.tb_lasti, 0), entry.tb_lineno)
 
 
 def _is_hashable(code: types.CodeType) -> bool:

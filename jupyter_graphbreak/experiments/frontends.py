@@ -111,7 +111,7 @@ def capture_functions(backend: str) -> list[tuple[str, Capture]]:
 _CAPTURE_SEED = 2
 #: Kinds of differences, besides different values, that make a program wrong, and kinds that get a note.
 _WRONG_KINDS = {"requires_grad", "further gradient", "gradient"}
-_NOTED_KINDS = {"aliasing", "zero gradient", "needless gradient"}
+_NOTED_KINDS = {"aliasing", "lost alias", "zero gradient", "needless gradient"}
 
 
 class Examination:
@@ -388,9 +388,8 @@ def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -
     )
 
 
-def frontends_after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends:
-    """Return a comparison without verdicts that reports an internal error."""
-    note = Diagnostic("error", internal_error_sentence("comparing the front ends", fault))
+def frontends_after_fault(fn: Callable[..., Any], note: Diagnostic) -> Frontends:
+    """Return a comparison without verdicts, with a note that gives the reason."""
     name = str(getattr(fn, "__name__", type(fn).__name__))
     return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])
 

@@ -183,14 +183,14 @@ class Observation:
 
     def _note_compiled(self) -> None:
         """Record the code that was compiled for the report."""
-        from jupyter_graphbreak.compiling.descriptions import describe_compiled
+        from jupyter_graphbreak.compiling.descriptions import describe_compiled_callables
 
         if self._calls is not None and self.recording is not None:
             calls = self._calls
             self.recording.note_compiled_callables(
-                describe_compiled(calls.compiled, self._shell.user_ns, calls.filename)
+                describe_compiled_callables(calls.compiled_callables, self._shell.user_ns, calls.filename)
             )
-            if not calls.compiled:
+            if not calls.compiled_callables:
                 for name, reason in list(calls.reasons_not_compiled.items())[:1]:
                     self.note("info", f"`{name}` was not compiled: {reason}.")
 

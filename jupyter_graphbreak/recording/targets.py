@@ -115,17 +115,17 @@ def add_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
     return names
 
 
-def names_not_compiled_again(values: Mapping[str, Any], started: Iterable[tuple[str, str, int]]) -> list[str]:
+def names_not_compiled_again(values: Mapping[str, Any], started_codes: Iterable[tuple[str, str, int]]) -> list[str]:
     """Return the names of compiled objects that only have code from an earlier run.
 
     Parameters
     ----------
     values : mapping
         Objects by name.
-    started : iterable of (str, str, int)
+    started_codes : iterable of (str, str, int)
         The function, file and first line of each code object that was compiled in this run.
     """
-    compiled_now = set(started)
+    compiled_now = set(started_codes)
     names = []
     for name, value in values.items():
         inner = compiled.compiled_callable(value)

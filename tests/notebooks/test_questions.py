@@ -187,7 +187,7 @@ weight.data *= mask: Encountered a set_ on a graph input | messages#while-dynamo
 SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different way
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
-swap LoRA adapters without recompiling | recompiles#what-else-makes-it-compile-again | hotswap_adapter
+swap LoRA adapters without recompiling | recompiles#once-for-each-kind-a-mode-a-type-a-state | hotswap_adapter
 Tensor subclass with a __new__ of its own | traced#sparse-nested-quantized-tensors-subclasses | call `super()`
 TensorClass.clone() breaks the graph | case_studies#a-constructor-with-checks-tensordict | __new__
 e3nn Gate, MACE | case_studies#a-gate-of-an-equivariant-network-e3nn | argmax
@@ -222,7 +222,7 @@ cross entropy of a language model takes too much memory | where_to_compile#aroun
 backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
 aoti_load_package takes seconds | compile_time#without-a-compiler-in-production | loads at once
 warning: assuming every input is mutated | messages_warnings#kernels-autotuning | could not read
-MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | as_subclass(torch.Tensor)
+MONAI MetaTensor compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | as_subclass(torch.Tensor)
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
@@ -369,11 +369,11 @@ evaluation on rank 0 hangs the others | training#ddp-distributeddataparallel-com
 error in backends/distributed.py | training#where-the-graph-is-cut | from this cutting
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
 when is the backward pass compiled? | where_to_compile#the-model | is slow as well
-pad every batch, or recompile? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | a few lengths
-mark_dynamic fails at a matrix product | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | mark both
-stride mismatch with dynamic=True | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | .contiguous()
-another set of **kwargs compiles again | recompiles#what-else-makes-it-compile-again | the same keys
-the first block of LoRA: requires_grad mismatch | recompiles#what-else-makes-it-compile-again | two graphs are expected
+pad every batch, or recompile? | recompiles#pad-or-let-the-sizes-vary | a few lengths
+mark_dynamic fails at a matrix product | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | mark both
+stride mismatch with dynamic=True | recompiles#it-still-compiles-for-each-length | .contiguous()
+another set of **kwargs compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | the same keys
+the first block of LoRA: requires_grad mismatch | recompiles#once-for-each-kind-a-mode-a-type-a-state | two graphs are expected
 AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not traced
 the output of one compiled function into another | gpu#tensor-output-overwritten-by-a-subsequent-run | calls both
 gradient accumulation with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | register_hook
@@ -392,7 +392,7 @@ an operation without inductor code: implicit fallback | cost#which-operation-is-
 what does freezing do? | causes/bypass-freezing | may go unnoticed
 accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | keep_torch_compile
 Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts its own wrapper inside
-a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
+a second GPU compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | each device
 failed to eagerly compile backwards for dynamic | messages_warnings#training | Only a later
 last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | made anew for each call
 ___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of a different class
@@ -411,9 +411,9 @@ while x.norm() < 50, early stopping | causes/gb0170#while-on-a-tensor | Run the 
 where do I put no_grad? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | Either works
 profiler with_stack=True never ends | cost#in-a-profile | Profile warm calls only
 how often does each graph run? | cost#in-a-profile | Its number of calls
-mark_dynamic inside forward | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | trace forbidden callable
+mark_dynamic inside forward | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | trace forbidden callable
 mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | DynamicInt
-gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | parameters are the same
+gradients that are None compile the step again | recompiles#once-for-each-kind-a-mode-a-type-a-state | parameters are the same
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
 scipy in forward | libraries#scipy-opencv-pybind-cuda-kernels | even if its arguments are NumPy arrays
@@ -492,7 +492,7 @@ cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-s
 model, block or training step: which one? | where_to_compile | repeats a block
 a setting has no effect in a worker thread | settings#a-setting-holds-in-its-thread-only | copy of the context
 recompile limit in the backward thread | settings#a-setting-holds-in-its-thread-only | a thread of its own
-dynamic=True recompiles an RNN | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | compile the body
+dynamic=True recompiles an RNN | recompiles#it-still-compiles-for-each-length | compile the body
 GLOBAL_STATE changed: num_threads | recompiles#what-a-guard-says-in-pytorch-s-words | set it once, before the first call
 what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | are `TORCH_LOGS=recompiles`
 print in a compiled function without a break | causes/gb0059 | Print in the graph
@@ -542,8 +542,8 @@ is append carried out? | common_breaks#side-effects-appends-attributes-counters 
 graph break or recompile: what is the difference? | questions#find-breaks | for a later call
 EasyDict in a compiled function | traced#dicts-sets-enums-collections | a subclass of `dict`
 __getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
-the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has no mark
-does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | itself pads nothing
+the mark is lost | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | has no mark
+does PyTorch pad to buckets? | recompiles#pad-or-let-the-sizes-vary | itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
 which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
 Python.h: No such file | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | in the version of your Python

@@ -447,7 +447,7 @@ def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
             calls.route(first)(ONES)
             worker(lambda: two(ONES))
             assert worker(lambda: net(ONES).shape) == (3,)
-            assert [compiled.name for compiled in calls.compiled] == ["first"]
+            assert [compiled.name for compiled in calls.compiled_callables] == ["first"]
             assert worker(lambda: route(third)) is third
             assert route(third) is not third
         with jupyter_graphbreak.capture() as run:
@@ -581,6 +581,16 @@ def plain(x):
     y = x * 2
     torch._dynamo.graph_break()
     return y + 1
+
+
+class Counter:
+    total = torch.zeros(2)
+
+
+def counted(x):
+    Counter.total = Counter.total + 1
+    torch._dynamo.graph_break()
+    return x + 1
 """
 
 
@@ -641,9 +651,34 @@ def test_a_method_is_not_tried_while_another_thread_runs(
     changed = [remedy for remedy in report.remedies or () if remedy.edits]
     assert changed
     assert {(remedy.verdict, remedy.reason) for remedy in changed} == {
-        ("not tried", "one of your other threads is running (busy), and would run the changed Net.forward")
+        ("not tried", "your thread busy is running and would run the changed Net.forward")
     }
     assert (len(codes), errors) == (2, [])
+
+
+@pytest.mark.parametrize("analyse", ["check", "measure", "try_remedies", "values", "compare_frontends"])
+def test_a_call_is_not_repeated_if_another_thread_would_see_copies(
+    program: Any, busy: tuple[set[Any], list[BaseException]], analyse: str
+) -> None:
+    result = getattr(jupyter_graphbreak, analyse)(program.counted, ONES)
+    note = "The call was not run on copies: your thread busy is running and would see copies of Counter.total."
+    assert [(entry.level, entry.message) for entry in result.diagnostics] == [("warning", note)]
+    assert torch.equal(program.Counter.total, torch.zeros(2))
+    assert busy[1] == []
+
+
+def test_a_kept_call_is_not_repeated_if_another_thread_would_see_copies(
+    program: Any, busy: tuple[set[Any], list[BaseException]]
+) -> None:
+    with jupyter_graphbreak.capture(entries=True) as run:
+        compiled: Any = torch.compile(program.counted, backend="eager")
+        compiled(ONES)
+    reason = "your thread busy is running and would see copies of Counter.total"
+    assert [remedy.reason for remedy in run.try_remedies().remedies or ()] == [
+        f"counted could not run again on copies ({reason})"
+    ]
+    assert f"Measuring counted failed ({reason})." in [note.message for note in run.measure().diagnostics]
+    assert busy[1] == []
 
 
 def test_threads_that_wait_for_work_do_not_count() -> None:

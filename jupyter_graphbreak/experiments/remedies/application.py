@@ -274,8 +274,7 @@ class Application:
                 and function.__code__ not in codes
             ):
                 raise ThreadRunsChangeError(
-                    f"one of your other threads is running ({thread}), and would run the changed "
-                    f"{function.__qualname__}"
+                    f"your thread {thread} is running and would run the changed {function.__qualname__}"
                 )
         self._codes = [(function, new_code) for function, new_code in self._codes if id(function) in copies_by_id]
 

@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     TrialStoppedError,
     listen,
 )
-from jupyter_graphbreak.experiments.trial.stand_ins import refused_input
+from jupyter_graphbreak.experiments.trial.stand_ins import refused_input, tracing_originals
 from jupyter_graphbreak.experiments.trial.unaudited_functions import COMMON_REPLACEMENTS, TRIAL_REPLACEMENTS
 from jupyter_graphbreak.experiments.trial.user_imports import line_that_imports
 from jupyter_graphbreak.recording.targets import functions_by_name, user_codes
@@ -79,6 +79,7 @@ def guarded(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterat
         made_descriptors.closing_leftovers(),
         preserved_line_cache(),
         refused_input(),
+        tracing_originals(),
         copied_context(),
         COMMON_REPLACEMENTS.installed(),
         TRIAL_REPLACEMENTS.installed(),

@@ -123,9 +123,7 @@ class UncopiedCode:
         swapped_places = [place for place in self._places if isinstance(place, SwappedPlace)]
         visible_name = next((place.name for place in swapped_places if not place.may_be_seen_by_threads), None)
         if visible_name is not None and (thread := busy_thread_name()) is not None:
-            raise ThreadSeesCopyError(
-                f"one of your other threads is running ({thread}), and would see copies of {visible_name}"
-            )
+            raise ThreadSeesCopyError(f"your thread {thread} is running and would see copies of {visible_name}")
         self._open_contexts += 1
         if self._open_contexts == 1:
             for place in swapped_places:

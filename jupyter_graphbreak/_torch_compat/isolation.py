@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import suppressed_errors, uncompiled_output
+from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, suppressed_errors, uncompiled_output
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
 from jupyter_graphbreak._torch_compat.patching import (
     patched_on_thread,
@@ -140,15 +140,18 @@ def _preserved_warn_once() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def eager_semantics(*, fullgraph: bool = False) -> Iterator[None]:
+def eager_semantics(*, fullgraph: bool = False, draws_as_eager: bool = False) -> Iterator[None]:
     """Make compiled code compute and print the same as eager code, as far as PyTorch has settings for it.
 
     Parameters
     ----------
     fullgraph : bool
         Whether the user asked for Dynamo's errors; otherwise code that cannot be compiled runs eagerly.
+    draws_as_eager : bool
+        Whether inductor draws the same random numbers as eager code, which is slower.
     """
-    with uncompiled_output(), _preserved_warn_once(), _removed_static_marks():
+    random_numbers = eager_random_numbers() if draws_as_eager else contextlib.nullcontext()
+    with uncompiled_output(), _preserved_warn_once(), _removed_static_marks(), random_numbers:
         if fullgraph:
             yield
             return

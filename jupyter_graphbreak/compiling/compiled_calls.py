@@ -280,8 +280,11 @@ class CompiledCalls:
         """Return the compiled caller, after preparing PyTorch for the first call; ``None`` if preparing fails."""
         if self._caller is None and self._exit_stack.is_complete:
             with deferred_interrupts():
-                fullgraph = self._options.fullgraph
-                semantics = functools.partial(while_converting, lambda _: eager_semantics(fullgraph=fullgraph))
+                options = self._options
+                make_context = functools.partial(
+                    eager_semantics, fullgraph=options.fullgraph, draws_as_eager=options.draws_as_eager
+                )
+                semantics = functools.partial(while_converting, lambda _: make_context())
                 self._exit_stack.enter("preserving eager semantics", semantics, None)
                 self._exit_stack.enter("placing warnings", warnings_at_own_lines, None)
                 self._exit_stack.enter("isolating the compilation", isolated_compilation, None)

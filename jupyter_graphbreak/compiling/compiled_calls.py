@@ -284,8 +284,11 @@ class CompiledCalls:
         """Return the compiled caller, after preparing PyTorch for the first call; ``None`` if preparing fails."""
         if self._caller is None and self._exit_stack.is_complete:
             with defer_interrupts():
-                fullgraph = self._options.fullgraph
-                semantics = functools.partial(wrap_frame_conversions, lambda _: eager_semantics(fullgraph=fullgraph))
+                options = self._options
+                make_context = functools.partial(
+                    eager_semantics, fullgraph=options.fullgraph, draws_as_eager=options.draws_as_eager
+                )
+                semantics = functools.partial(wrap_frame_conversions, lambda _: make_context())
                 self._exit_stack.enter("preserving eager semantics", semantics, None)
                 self._exit_stack.enter("placing warnings", show_warnings_at_source_lines, None)
                 self._exit_stack.enter("isolating the compilation", isolated_compilation, None)

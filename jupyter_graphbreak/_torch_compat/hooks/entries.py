@@ -297,10 +297,14 @@ def _is_method(function: types.FunctionType, args: Sequence[Any]) -> bool:
 
 def _called_object(function: types.FunctionType, module: Any) -> Any:
     """Return the module if the function implements its call, else the bound method."""
-    class_attribute = getattr(type(module), function.__name__, None)
-    if function.__name__ in _CALL_METHODS and getattr(class_attribute, "__code__", None) is function.__code__:
-        return module
-    return types.MethodType(function, module)
+    call_methods = (getattr(type(module), name, None) for name in _CALL_METHODS)
+    return module if any(_is_same(method, function) for method in call_methods) else types.MethodType(function, module)
+
+
+def _is_same(method: Any, function: types.FunctionType) -> bool:
+    """Return whether a method has the code and the variables of a function; a decorator's results share their code."""
+    variables = [list(map(id, getattr(candidate, "__closure__", None) or ())) for candidate in (method, function)]
+    return getattr(method, "__code__", None) is function.__code__ and variables[0] == variables[1]
 
 
 def _arguments(code: CodeType, variables: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -43,19 +43,10 @@ from jupyter_graphbreak.report.summary import Summary, Timing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jupyter_graphbreak.records.additions import CompiledForReport, DeviceUsed, SourceRecorded
+    from jupyter_graphbreak.records.additions import CompiledForReport, SourceRecorded
     from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.report.location import Source
-    from jupyter_graphbreak.report.schema import (
-        Break,
-        Frame,
-        Graph,
-        PathDifference,
-        Recompile,
-        Resume,
-        Scope,
-        Skipped,
-    )
+    from jupyter_graphbreak.report.schema import Break, Frame, Graph, PathDifference, Recompile, Resume, Scope, Skipped
 
 _T = TypeVar("_T")
 #: The class that Dynamo raises for its own errors; its message begins with the name of the error.
@@ -117,7 +108,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     saved = parts.build_list("notes", lambda: saved_prefixes(ledger, sources))
     return Report(
         status=ledger.error.status if ledger.error is not None else "ok",
-        device=_device(ledger.device),
+        device=Device(ledger.device.requested, ledger.device.used, ledger.device.name, ledger.device.note),
         torch=run.torch,
         python=run.python,
         config=config,
@@ -301,10 +292,6 @@ def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
         return None
     line = compiled.line + sources.line_offset(compiled.filename)
     return Edit(source.id, line, line - 1, "", f"{compiled.code}  {_UNDO_COMMENT}")
-
-
-def _device(device: DeviceUsed) -> Device:
-    return Device(device.requested, device.used, device.name, device.note)
 
 
 def _timing(ledger: Ledger) -> Timing:

@@ -16,12 +16,7 @@ from jupyter_graphbreak._torch_compat.hooks.compilation import (
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import watch_compile_calls, watch_repeated_compiling
 from jupyter_graphbreak._torch_compat.hooks.observer import Emit, Observer
 from jupyter_graphbreak._torch_compat.hooks.paths import watch_paths
-from jupyter_graphbreak._torch_compat.hooks.refusals import (
-    watch_generators,
-    watch_given_up,
-    watch_limits,
-    watch_skips,
-)
+from jupyter_graphbreak._torch_compat.hooks.refusals import watch_generators, watch_given_up, watch_limits, watch_skips
 from jupyter_graphbreak._torch_compat.hooks.remembered_skips import watch_remembered_skips
 from jupyter_graphbreak._torch_compat.hooks.saving import watch_saving
 from jupyter_graphbreak._torch_compat.hooks.scopes import watch_scopes

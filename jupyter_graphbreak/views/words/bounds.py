@@ -18,14 +18,7 @@ from jupyter_graphbreak.report.cost import Spread
 from jupyter_graphbreak.report.location import Location, Segment
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 from jupyter_graphbreak.report.reproducer import Reproducer
-from jupyter_graphbreak.report.schema import (
-    Break,
-    Diagnostic,
-    Graph,
-    GraphLine,
-    Report,
-    Setting,
-)
+from jupyter_graphbreak.report.schema import Break, Diagnostic, Graph, GraphLine, Report, Setting
 from jupyter_graphbreak.report.values import ValueRange
 from jupyter_graphbreak.views.words.lookup import per_report
 
@@ -263,7 +256,7 @@ def _keep_if_identical(old: list[Any], new: list[Any]) -> list[Any]:
 
 
 def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], Any]:
-    validate = _VALIDATORS.get(struct_type, _return_unchanged)
+    validate = _VALIDATORS.get(struct_type, lambda value: value)
     limiters: list[tuple[str, Any]] = []  # filled at the first value, since a class may contain itself
 
     def limit_struct(value: Any, bounds: _Bounds, _name: str, _owner: type) -> Any:
@@ -278,10 +271,6 @@ def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], An
         return validate(msgspec.structs.replace(value, **changed) if changed else value)
 
     return limit_struct
-
-
-def _return_unchanged(value: _T) -> _T:
-    return value
 
 
 def _valid_location(place: Location) -> Location:
@@ -301,15 +290,11 @@ def _with_valid_line(part: Any, name: str) -> Any:
     return part if valid_line == line else msgspec.structs.replace(part, **{name: valid_line})
 
 
-def _valid_spread(time: Spread) -> Spread:
-    return time if time.runs > 0 else msgspec.structs.replace(time, runs=1)
-
-
 _VALIDATORS: dict[type, Callable[[Any], Any]] = {
     Location: _valid_location,
     Segment: lambda segment: _with_valid_line(segment, "first_line"),
     GraphLine: lambda line: _with_valid_line(line, "line"),
-    Spread: _valid_spread,
+    Spread: lambda time: time if time.runs > 0 else msgspec.structs.replace(time, runs=1),
 }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak.analysis.functions import last_line_in_tree
-from jupyter_graphbreak.analysis.python_text import parse_python
+from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.skipped_functions import (
     COMPILE_ERROR,
@@ -271,11 +271,8 @@ def _is_variadic(call: ast.Call) -> bool:
 
 
 def _tree_at(source: Source, line: int) -> Iterator[ast.Module]:
-    """Yield the tree of the part of a source that contains a line, with the line numbers of the source."""
-    segment = next((s for s in source.segments if s.first_line <= line <= s.first_line + s.text.count("\n")), None)
-    tree = parse_python(segment.text) if segment is not None else None
-    if segment is not None and tree is not None:
-        yield ast.increment_lineno(tree, segment.first_line - 1)
+    """Return the tree of the part of a source that contains a line, with the line numbers of the source."""
+    return trees_of(s for s in source.segments if s.first_line <= line <= s.first_line + s.text.count("\n"))
 
 
 def _block_in(tree: ast.Module, line: int) -> SkipKind | None:

@@ -43,19 +43,10 @@ from jupyter_graphbreak.report.summary import Summary, Timing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jupyter_graphbreak.records.additions import CompiledForReport, DeviceUsed, SourceRecorded
+    from jupyter_graphbreak.records.additions import CompiledForReport, SourceRecorded
     from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.report.location import Source
-    from jupyter_graphbreak.report.schema import (
-        Break,
-        Frame,
-        Graph,
-        PathDifference,
-        Recompile,
-        Resume,
-        Scope,
-        Skipped,
-    )
+    from jupyter_graphbreak.report.schema import Break, Frame, Graph, PathDifference, Recompile, Resume, Scope, Skipped
 
 _T = TypeVar("_T")
 #: The class that Dynamo raises for its own errors; its message begins with the name of the error.
@@ -119,7 +110,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     saving_notes = parts.build_list("notes", lambda: saved_prefix_notes(ledger, sources))
     return Report(
         status=ledger.error.status if ledger.error is not None else "ok",
-        device=_device(ledger.device),
+        device=Device(ledger.device.requested, ledger.device.used, ledger.device.name, ledger.device.note),
         torch=run.torch,
         python=run.python,
         config=config,
@@ -307,10 +298,6 @@ def _insertion(call: CompiledForReport, sources: Sources) -> Edit | None:
         return None
     line = call.line + sources.line_offset(call.filename)
     return Edit(source.id, line, line - 1, "", f"{call.code}  {_UNDO_COMMENT}")
-
-
-def _device(device: DeviceUsed) -> Device:
-    return Device(device.requested, device.used, device.name, device.note)
 
 
 def _timing(ledger: Ledger) -> Timing:

@@ -293,7 +293,7 @@ class _LedgerReader:
         return [
             Diagnostic(
                 "warning",
-                f"{_records_in_words(number)} {kind[:_MAX_ERROR_LENGTH]!r} could not be read "
+                f"{'A record' if number == 1 else f'{number} records'} {kind[:_MAX_ERROR_LENGTH]!r} could not be read "
                 f"({self._first_errors[kind]}).",
             )
             for kind, number in self._unreadable.items()
@@ -553,7 +553,3 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
 
 def _is_same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> bool:
     return one.cause.gb_type == other.cause.gb_type and (other.line is None or one.line == other.line)
-
-
-def _records_in_words(number: int) -> str:
-    return "A record" if number == 1 else f"{number} records"

@@ -20,7 +20,7 @@ from jupyter_graphbreak.analysis.functions import (
     last_line_in_tree,
 )
 from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
-from jupyter_graphbreak.analysis.python_text import parse_python
+from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_of_standard_library, is_typed_code
 from jupyter_graphbreak.records.records import is_resume_name, original_name
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
@@ -573,16 +573,8 @@ class Sources:
 
     def _trees_of(self, text: SourceText) -> list[ast.Module]:
         if text.filename not in self._trees:
-            self._trees[text.filename] = list(_trees(text))
+            self._trees[text.filename] = list(trees_of(text.segments))
         return self._trees[text.filename]
-
-
-def _trees(text: SourceText) -> Iterator[ast.Module]:
-    """Yield the syntax trees of the segments of a source, with the line numbers of the source."""
-    for segment in text.segments:
-        tree = parse_python(segment.text)
-        if tree is not None:
-            yield ast.increment_lineno(tree, segment.first_line - 1)
 
 
 def _parts_with_lines(segment: Segment, lines: set[int]) -> Iterator[Segment]:

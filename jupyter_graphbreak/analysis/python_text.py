@@ -9,7 +9,9 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from jupyter_graphbreak.report.location import Segment
 
 _COMMAND = re.compile(r"^(?P<indent>\s*)(?:[%!?].*|[^#\s]+\?)$")
 _ASSIGNED_COMMAND = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=\s*)[%!].*$")
@@ -29,6 +31,14 @@ def parse_python(text: str) -> ast.Module | None:
         if tree is not None:
             return tree
     return _try_parse(text) or _try_parse("\n".join(map(_replace_command, text.split("\n"))))
+
+
+def trees_of(segments: Iterable[Segment]) -> Iterator[ast.Module]:
+    """Yield the syntax trees of segments with the line numbers of their source; what is not Python is left out."""
+    for segment in segments:
+        tree = parse_python(segment.text)
+        if tree is not None:
+            yield ast.increment_lineno(tree, segment.first_line - 1)
 
 
 def parse_expression(text: str) -> ast.expr:

@@ -102,12 +102,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     "Setting": {"kept": "value rules", "id": "scope chain"},
     "Occurrence": {"id": "frame", "kept": "attempt outcome", "parts": "stack consequence setting"},
     "Advice": {"step": "text", "kept": "origin"},
-    "Resume": {
-        "id": "id break_ frames graphs",
-        "function": "name function",
-        "parts": "location",
-        "kept": "no_frame",
-    },
+    "Resume": {"id": "id break_ frames graphs", "function": "name function", "parts": "location", "kept": "no_frame"},
     "Skipped": {
         "id": "id frame break_ callees",
         "function": "function",
@@ -177,12 +172,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     "CostPart": {"kept": "kind", "parts": "time", "id": "graph break_ frame"},
     "Startup": {"kept": "first_s second_s", "parts": "graphs changes"},
     "CacheChange": {"id": "graphs", "kept": "second_s", "removed": "code"},
-    "GraphStartup": {
-        "id": "graph",
-        "kept": "tracing_s backend_s cache",
-        "removed": "reason",
-        "parts": "location",
-    },
+    "GraphStartup": {"id": "graph", "kept": "tracing_s backend_s cache", "removed": "reason", "parts": "location"},
     "Check": {
         "function": "function",
         "backend": "backend",
@@ -206,12 +196,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     "NonFiniteInput": {"input name": "name", "kept": "nan inf"},
     "NonFiniteCounts": {"kept": "by nan inf gradient_nan gradient_inf", "exception": "raised"},
     "LineValues": {"parts": "location forward backward", "op": "op", "id": "graph", "kept": "executions"},
-    "ValueRange": {
-        "shape": "shape",
-        "dtype": "dtype",
-        "kept": "elements nan inf",
-        "removed": "low high mean",
-    },
+    "ValueRange": {"shape": "shape", "dtype": "dtype", "kept": "elements nan inf", "removed": "low high mean"},
     "Reproducer": {"removed": "id title script issue reason steps seconds"},
     "NumericsTrial": {"numerics change": "change", "kept": "equal time_ratio"},
     "Divergence": {"id": "graph", "parts": "location", "op": "op"},
@@ -223,20 +208,8 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
         "kept": "rank start_s end_s compile_s alone_s alone_start_s",
         "function": "alone_function",
     },
-    "JobBreak": {
-        "parts": "place",
-        "gb id": "gb_id",
-        "cause": "gb_type",
-        "kept": "ranks missing_in",
-        "id": "processes",
-    },
-    "JobPlace": {
-        "place path": "path",
-        "place cell": "cell",
-        "kept": "line",
-        "function": "function",
-        "removed": "code",
-    },
+    "JobBreak": {"parts": "place", "gb id": "gb_id", "cause": "gb_type", "kept": "ranks missing_in", "id": "processes"},
+    "JobPlace": {"place path": "path", "place cell": "cell", "kept": "line", "function": "function", "removed": "code"},
     "Changes": {"removed": "before after breaks same reused"},
 }
 

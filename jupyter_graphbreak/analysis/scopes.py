@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jupyter_graphbreak.analysis.functions import first_line
-from jupyter_graphbreak.analysis.python_text import parse_python
+from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.records.records import StackEntry, original_name
 from jupyter_graphbreak.report.schema import Rule, Scope, Setting
 
@@ -61,11 +61,7 @@ class SourceRegions:
     """
 
     def __init__(self, source: Source) -> None:
-        self._regions: list[Region] = []
-        for segment in source.segments:
-            tree = parse_python(segment.text)
-            if tree is not None:
-                self._regions += _regions(tree, segment.first_line - 1)
+        self._regions = [region for tree in trees_of(source.segments) for region in _regions(tree)]
 
     def enclosing_withs(self, line: int) -> list[Region]:
         """Return the ``with`` regions enclosing a line, outermost first."""
@@ -88,30 +84,30 @@ class SourceRegions:
         return [region for region in self._regions if region.form == "decorator" and region.first_line == line]
 
 
-def _regions(tree: ast.AST, offset: int) -> Iterator[Region]:
+def _regions(tree: ast.AST) -> Iterator[Region]:
     known_openers: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 known_openers.add(item.context_expr)
-                yield _region("with", item.context_expr, node, offset)
+                yield _region("with", item.context_expr, node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             for decorator in node.decorator_list:
                 known_openers.add(decorator)
-                yield _region("decorator", decorator, node, offset)
+                yield _region("decorator", decorator, node)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node not in known_openers:
-            yield _region("call", node, node, offset)
+            yield _region("call", node, node)
 
 
-def _region(form: Form, node: ast.expr, covered_node: ast.stmt | ast.expr, offset: int) -> Region:
+def _region(form: Form, node: ast.expr, covered_node: ast.stmt | ast.expr) -> Region:
     return Region(
         form=form,
-        line=node.lineno + offset,
-        end_line=(node.end_lineno or node.lineno) + offset,
+        line=node.lineno,
+        end_line=node.end_lineno or node.lineno,
         column=node.col_offset,
-        first_line=first_line(covered_node) + offset,
-        last_line=(covered_node.end_lineno or covered_node.lineno) + offset,
+        first_line=first_line(covered_node),
+        last_line=covered_node.end_lineno or covered_node.lineno,
         mentions_setting=_SETTING_NAME in ast.unparse(node) or "fullgraph" in ast.unparse(node),
     )
 

@@ -9,7 +9,7 @@ allows one break.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import msgspec
 
@@ -23,11 +23,35 @@ from jupyter_graphbreak.gate.baseline import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from jupyter_graphbreak.report.schema import Report
 
 _Allowed = TypeVar("_Allowed", AllowedBreak, AllowedEager, AllowedRecompiles)
+_Keys: TypeAlias = "tuple[tuple[Callable[[_Allowed], Hashable], bool], ...]"
+#: How to pair old and new entries, the most certain way first: functions that return the key by which to pair, and
+#: whether to pair only entries whose function is gone.
+_BREAK_KEYS: _Keys[AllowedBreak] = (
+    (lambda allowed: (allowed.path, allowed.function, allowed.cause, allowed.line), False),
+    (lambda allowed: (allowed.path, allowed.function, allowed.cause), False),
+    (lambda allowed: (allowed.function, allowed.cause, allowed.line) if allowed.line else allowed, True),
+    (lambda allowed: (allowed.cause, allowed.line) if allowed.line else allowed, True),
+)
+#: The same for breaks of a different release of PyTorch, which may have renamed the cause.
+_BREAK_KEYS_OF_RELEASE: _Keys[AllowedBreak] = (
+    *_BREAK_KEYS,
+    (lambda allowed: (allowed.path, allowed.function, allowed.line) if allowed.line else allowed, False),
+)
+_EAGER_KEYS: _Keys[AllowedEager] = (
+    (lambda allowed: allowed, False),
+    (lambda allowed: (allowed.function, allowed.reason), True),
+    (lambda allowed: (allowed.path, allowed.reason), True),
+)
+_RECOMPILE_KEYS: _Keys[AllowedRecompiles] = (
+    (lambda allowed: (allowed.path, allowed.function), False),
+    (lambda allowed: allowed.function, True),
+    (lambda allowed: allowed.path, True),
+)
 
 
 class MoreRecompiles(msgspec.Struct, frozen=True):
@@ -82,29 +106,11 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
     def is_gone(old: AllowedBreak | AllowedEager | AllowedRecompiles) -> bool:
         return (old.path, old.function) not in existing_functions
 
-    break_keys: list[tuple[Callable[[AllowedBreak], Hashable], bool]] = [
-        (lambda allowed: (allowed.path, allowed.function, allowed.cause, allowed.line), False),
-        (lambda allowed: (allowed.path, allowed.function, allowed.cause), False),
-        (lambda allowed: (allowed.function, allowed.cause, allowed.line) if allowed.line else allowed, True),
-        (lambda allowed: (allowed.cause, allowed.line) if allowed.line else allowed, True),
-    ]
-    if _release_of(baseline.torch) != _release_of(current.torch):  # releases rename causes
-        break_keys.append(
-            (lambda allowed: (allowed.path, allowed.function, allowed.line) if allowed.line else allowed, False)
-        )
+    is_same_release = _release_of(baseline.torch) == _release_of(current.torch)
+    break_keys = _BREAK_KEYS if is_same_release else _BREAK_KEYS_OF_RELEASE
     _, gone, new_breaks = _pair_entries(baseline.breaks, current.breaks, break_keys, is_gone)
-    eager_keys: list[tuple[Callable[[AllowedEager], Hashable], bool]] = [
-        (lambda allowed: allowed, False),
-        (lambda allowed: (allowed.function, allowed.reason), True),
-        (lambda allowed: (allowed.path, allowed.reason), True),
-    ]
-    _, _, new_eager = _pair_entries(baseline.eager, current.eager, eager_keys, is_gone)
-    recompile_keys: list[tuple[Callable[[AllowedRecompiles], Hashable], bool]] = [
-        (lambda allowed: (allowed.path, allowed.function), False),
-        (lambda allowed: allowed.function, True),
-        (lambda allowed: allowed.path, True),
-    ]
-    pairs, _, _ = _pair_entries(baseline.recompiles, current.recompiles, recompile_keys, is_gone)
+    _, _, new_eager = _pair_entries(baseline.eager, current.eager, _EAGER_KEYS, is_gone)
+    pairs, _, _ = _pair_entries(baseline.recompiles, current.recompiles, _RECOMPILE_KEYS, is_gone)
     allowed_times = {new: max(old.times, baseline.max_recompiles) for old, new in pairs}
     return GateVerdict(
         new_breaks=new_breaks,
@@ -142,7 +148,7 @@ def have_compiled_nothing(reports: Sequence[Report]) -> bool:
 def _pair_entries(
     before: Sequence[_Allowed],
     after: Sequence[_Allowed],
-    keys: Iterable[tuple[Any, bool]],
+    keys: _Keys[_Allowed],
     is_gone: Callable[[_Allowed], bool],
 ) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
     """Pair old and new entries, the most certain pairs first; return the pairs, and the other old and new entries.
@@ -151,9 +157,6 @@ def _pair_entries(
     ----------
     before, after : sequence
         The old and the new entries.
-    keys : iterable of (callable, bool)
-        Functions that return the key by which to pair, each with a flag: whether to pair only those old entries whose
-        function is gone.
     is_gone : callable
         Returns whether the function of an old entry is gone.
     """

@@ -17,12 +17,7 @@ from IPython.display import display
 from jupyter_graphbreak.faults import suppress_faults, with_fallback
 from jupyter_graphbreak.ipython.calls import FrontendComparison, evaluate
 from jupyter_graphbreak.ipython.cell.mentions import mentioned_objects
-from jupyter_graphbreak.ipython.cell.rewriting import (
-    MAGIC,
-    CellRewriter,
-    replace_magic_line,
-    without_magic_line,
-)
+from jupyter_graphbreak.ipython.cell.rewriting import MAGIC, CellRewriter, replace_magic_line, without_magic_line
 from jupyter_graphbreak.ipython.cell.texts import CellTexts
 from jupyter_graphbreak.ipython.cell_run import CellRuns
 from jupyter_graphbreak.ipython.observation import Observation

@@ -73,7 +73,7 @@ def trace_files(path: Path, limits: ReadingLimits = _LIMITS) -> TraceFiles:
             unreadable += 1
     notes = []
     if unreadable:
-        notes.append(f"{_count_text(unreadable, 'file')} in {path.name} could not be opened.")
+        notes.append(f"{unreadable} file{'' if unreadable == 1 else 's'} in {path.name} could not be opened.")
     if len(candidates) > limits.files:
         notes.append(f"Only {limits.files} files in {path.name} were checked: there are more.")
     if not files:
@@ -103,10 +103,6 @@ def _sorted_paths_in(folder: Path) -> list[Path]:
             return sorted(folder / entry.name for entry in itertools.islice(listing, _MAX_NAMES))
     except OSError:
         return []
-
-
-def _count_text(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def rank_in(name: str) -> int | None:

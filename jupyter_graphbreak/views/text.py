@@ -6,8 +6,6 @@ import dataclasses
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from jupyter_graphbreak.views.rows.sections import about_rows, measurement_sections
 from jupyter_graphbreak.views.words.advice import added_graphs_text, advice_for_break
 from jupyter_graphbreak.views.words.aftermath import aftermath
@@ -434,9 +432,7 @@ def _call_path(report: Report, break_: Break) -> str:
     own_calls = [index for index, call in enumerate(stack) if kinds.get(call.source) != "library"][::-1]
     order = dict.fromkeys([0, *own_calls[:1], len(stack) - 1, *own_calls, *reversed(range(len(stack)))])
     ranked = list(order)[:_MAX_CALLS]
-    calls = {
-        index: location_text(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked
-    }
+    calls = {index: location_text(report, stack[index]) for index in ranked}
     # A notebook's copy of a report leaves out stacks with the same lines as the stack of the break.
     different_stacks = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
     other_ways = len(different_stacks) - 1 if not _are_on_one_path(different_stacks) else 0
@@ -458,10 +454,6 @@ def _join_calls(calls: dict[int, str], total: int) -> str:
         words.append(calls[index])
         previous = index
     return " > ".join([*words, *(["..."] if previous < total - 1 else [])])
-
-
-def _function_name(location: Location) -> str | None:
-    return None if location.function == "<module>" else location.function
 
 
 def _are_on_one_path(stacks: Iterable[tuple[Location, ...]]) -> bool:

@@ -108,7 +108,6 @@ def values_of_entry(
     correspondence = Correspondence(own_report, run if run is not None else own_report, entry.frame)
     operations = _operations(own_report, correspondence)
     locate = correspondence.locator(files, find_cell)
-    graph_lines = {_line_of(operation) for operation in operations.values()}
 
     def graph_operation(key: Any) -> _Operation:
         return operations.get(key, _Operation(None, key.name, None))
@@ -117,29 +116,35 @@ def values_of_entry(
         location = locate([key.place])
         return _Operation(replace(location, code=None) if location is not None else None, key.op, None)
 
-    eager_results = next((counts for counts in results if counts.by == "eager"), None)
-    is_known = eager_results is not None and eager_results.raised is None
-    graph_values = [(graph_operation(key), value) for key, value in recorder.values.items()]
-    eager_values = [(eager_operation(key), value) for key, value in eager.values.items()]
+    graph_lines = {_line_of(operation) for operation in operations.values()}
+    values, origins = _with_operations(recorder, graph_operation)
+    eager_values, eager_origins = _with_operations(eager, eager_operation)
     order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(eager_values)))}
-    eager_values = [(operation, value) for operation, value in eager_values if _line_of(operation) not in graph_lines]
-    origins = [(graph_operation(origin.key), origin) for origin in recorder.origins.values()]
-    eager_origins = [(eager_operation(origin.key), origin) for origin in eager.origins.values()]
-    origins += [(operation, origin) for operation, origin in eager_origins if _line_of(operation) not in graph_lines]
-    line_values, left_out = _values_to_list([*graph_values, *eager_values], order, correspondence.run_report, lines)
-    values = EntryValues(
+    values += [item for item in eager_values if _line_of(item[0]) not in graph_lines]
+    origins += [item for item in eager_origins if _line_of(item[0]) not in graph_lines]
+    line_values, left_out = _values_to_list(values, order, correspondence.run_report, lines)
+    is_eager_known = any(counts.by == "eager" and counts.raised is None for counts in results)
+    entry_values = EntryValues(
         function=entry.function,
         backend=backend_name(entry.backend),
         call=number,
         calls=calls,
-        first=list(_first_nonfinite(origins, eager_origins if is_known else None, order)),
+        first=list(_first_nonfinite(origins, eager_origins if is_eager_known else None, order)),
         given=nonfinite_inputs,
         results=results,
         lines=line_values,
         left_out=left_out,
         operations=backend.operations,
     )
-    return FoundValues(values, own_report)
+    return FoundValues(entry_values, own_report)
+
+
+def _with_operations(
+    recorder: ValueRecorder, operation_of: Callable[[Any], _Operation]
+) -> tuple[list[tuple[_Operation, RecordedValue]], list[tuple[_Operation, NonfiniteOrigin]]]:
+    """Return the values and the origins of NaN and Inf that were recorded, with their operations."""
+    values = [(operation_of(key), value) for key, value in recorder.values.items()]
+    return values, [(operation_of(origin.key), origin) for origin in recorder.origins.values()]
 
 
 def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:

@@ -14,7 +14,7 @@ from jupyter_graphbreak.views.words.aftermath import aftermath_in_function
 from jupyter_graphbreak.views.words.lines import annotated_lines, graph_colors
 from jupyter_graphbreak.views.words.paths import path_note
 from jupyter_graphbreak.views.words.permission import scope_label
-from jupyter_graphbreak.views.words.plain_text import without_backticks
+from jupyter_graphbreak.views.words.plain_text import join_words, without_backticks
 from jupyter_graphbreak.views.words.reason import title_of
 
 if TYPE_CHECKING:
@@ -312,6 +312,5 @@ def _fold_title(rows: Sequence[SourceRow]) -> str:
     graphs = list(dict.fromkeys(graph for row in rows for graph in row.line.graphs))
     title = f"lines {rows[0].line.number} to {rows[-1].line.number}"
     if graphs:
-        title += f": graph{'s' if len(graphs) > 1 else ''} {', '.join(graphs[:_MAX_TITLE_GRAPHS])}"
-        title += f" and {len(graphs) - _MAX_TITLE_GRAPHS} more" if len(graphs) > _MAX_TITLE_GRAPHS else ""
+        title += f": graph{'s' if len(graphs) > 1 else ''} {join_words(graphs, ', ', _MAX_TITLE_GRAPHS)}"
     return title

@@ -21,11 +21,7 @@ from jupyter_graphbreak.views.rows.sections import about_rows, measurement_secti
 from jupyter_graphbreak.views.words import lookup, remedies
 from jupyter_graphbreak.views.words.aftermath import has_run, nearest_first
 from jupyter_graphbreak.views.words.bounds import shown_part
-from jupyter_graphbreak.views.words.groups import (
-    Group,
-    best_remedy,
-    break_groups,
-)
+from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import ordered_paths
 from jupyter_graphbreak.views.words.places import StackNode, stack_tree
@@ -37,9 +33,7 @@ from jupyter_graphbreak.views.words.plain_text import (
     without_backticks,
 )
 from jupyter_graphbreak.views.words.reason import title_of
-from jupyter_graphbreak.views.words.recompilation import (
-    listed_recompilations,
-)
+from jupyter_graphbreak.views.words.recompilation import listed_recompilations
 from jupyter_graphbreak.views.words.verdict import RunVerdict, figures, verdict
 
 if TYPE_CHECKING:

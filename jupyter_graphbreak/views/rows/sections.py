@@ -195,7 +195,7 @@ def _error_section(report: Report) -> Section | None:
         "0",
         _shorten_label(label),
         "error",
-        details=_place_details(report, error.location),
+        details=_labels(_place_text(report, error.location)),
         more=[_shorten_paragraph(error.message)],
         spot=_as_spot(error.location),
     )
@@ -212,15 +212,11 @@ def _break_row(report: Report, number: int, break_: Break) -> Row:
     location = break_.location
     code = brief_code(location.code) if location is not None else ""
     function = "" if location is None or location.function in {None, "<module>"} else location.function or ""
-    details = []
-    if location is not None:
-        effect = aftermath_in_function(report, break_)
-        details = [_place_text(report, location), effect, f"in {function}" if function and code else ""]
+    details = [aftermath_in_function(report, break_), f"in {function}" if function and code else ""]
     fix, advice = best_remedy(report, break_), advice_for_break(report, break_)
     step = f"Do: {advice[0].text}" if advice else ""
     if fix is not None:
         step = f"Fix: {fix.title} ({verdict_label(fix)})"
-    more = [(break_.explanation or "").partition("\n")[0], step, cost_text(break_)]
     return Row(
         break_.id,
         _shorten_label(code or function or title_of(break_)),
@@ -228,8 +224,8 @@ def _break_row(report: Report, number: int, break_: Break) -> Row:
         name=f"Break {number}",
         sign=str(number),
         is_code=True,
-        details=[_shorten_label(part) for part in details if part],
-        more=[_shorten_paragraph(part) for part in more if part],
+        details=_labels(_place_text(report, location), *details) if location is not None else [],
+        more=_paragraphs((break_.explanation or "").partition("\n")[0], step, cost_text(break_)),
         group=_shorten_label(reason_of(break_)),
         beside=_shorten_label(f"✂{number} {without_backticks(title_of(break_))}"),
         spot=_as_spot(location),
@@ -245,6 +241,7 @@ def _graph_section(report: Report) -> Section | None:
     def row(graph: Graph) -> Row:
         first, frame_location = graph.lines[:1], frame_locations.get(graph.frame)
         spot = Spot(first[0].source, first[0].line) if first else _as_spot(frame_location)
+        place_of_spot = Location(spot.source, spot.line, spot.line) if spot is not None else None
         # The notebook's copy of a very large report contains no operations.
         ops = count_text(len(graph.ops), "op") if graph.ops or not graph.lines else ""
         end_text = f"ends at break {numbers[graph.break_]}" if graph.break_ in numbers else ""
@@ -255,7 +252,7 @@ def _graph_section(report: Report) -> Section | None:
             name=f"Graph {graph.id}",
             sign=graph.id,
             is_code=True,
-            details=[part for part in (_spot_text(report, spot), ops, end_text) if part],
+            details=_labels(_place_text(report, place_of_spot), ops, end_text),
             spot=spot,
             cost=costs.get(graph.frame),
             colour=colors[graph.id],
@@ -273,9 +270,9 @@ def _skipped_section(report: Report) -> Section | None:
             "eager",
             is_code=True,
             name="Runs eagerly",
-            details=[*_place_details(report, location), _shorten_label(skipped.reason)],
+            details=_labels(_place_text(report, location), skipped.reason),
             group=_shorten_label(skipped.reason),
-            more=[_shorten_paragraph(f"Do: {skipped.way_out}")] if skipped.way_out else [],
+            more=_paragraphs(f"Do: {skipped.way_out}" if skipped.way_out else ""),
             beside="runs eagerly",
             spot=_as_spot(location),
         )
@@ -302,25 +299,24 @@ def _recompile_section(report: Report) -> Section | None:
                 _shorten_label(function_name(report, recompilation)),
                 "error" if recompilation.limit_hit else "recompile",
                 is_code=not recompilation.is_merged,
-                details=[
-                    *_place_details(report, recompilation.location),
+                details=_labels(
+                    _place_text(report, recompilation.location),
                     recompilation.times_text,
-                    *map(_shorten_label, variations[:1]),
-                    *([f"and {remaining} more"] if remaining > 0 else []),
-                    *([recompilation.warning] if recompilation.warning else []),
-                    *([_shorten_label(f"Fix: {fix.title} {sign_of(fix)}")] if fix is not None else []),
-                ],
-                more=[
+                    *variations[:1],
+                    f"and {remaining} more" if remaining > 0 else "",
+                    recompilation.warning,
+                    f"Fix: {fix.title} {sign_of(fix)}" if fix is not None else "",
+                ),
+                more=_paragraphs(
                     *(
-                        _shorten_paragraph(text)
+                        text
                         for (guard, _), variation in zip(guards, variations, strict=True)
                         for text in (variation, f"Do: {guard.advice}" if guard.advice and is_advised else "")
-                        if text
                     ),
-                    *([_shorten_paragraph(_fix_sentence(report, fix))] if fix is not None else []),
-                    *([_shorten_paragraph(f"Not tried: {untried}")] if untried else []),
-                    *(map(_shorten_paragraph, trials.decisions) if trials else []),
-                ],
+                    _fix_sentence(report, fix) if fix is not None else "",
+                    f"Not tried: {untried}" if untried else "",
+                    *(trials.decisions if trials else ()),
+                ),
                 spot=_as_spot(recompilation.location),
                 cost=sum(known_costs) if known_costs else None,
             )
@@ -344,8 +340,8 @@ def _scope_section(report: Report) -> Section | None:
                 scope_name(scope),
                 "forbid" if scope.value else "allow",
                 is_code=True,
-                details=[*_place_details(report, scope.location), label],
-                more=[_shorten_paragraph(scope.note)] if scope.note else [],
+                details=_labels(_place_text(report, scope.location), label),
+                more=_paragraphs(scope.note or ""),
                 beside=label,
                 spot=_as_spot(scope.location),
             )
@@ -364,8 +360,8 @@ def _path_section(report: Report) -> Section | None:
                 _shorten_label(f"{path.function}()"),
                 is_code=True,
                 name="Only when compiled",
-                details=[*_place_details(report, decision), _shorten_label(path_effect_text(path))],
-                more=[_shorten_paragraph(f"asked in {helper}")] if helper else [],
+                details=_labels(_place_text(report, decision), path_effect_text(path)),
+                more=_paragraphs(f"asked in {helper}" if helper else ""),
                 beside=_shorten_label(path_note(path)),
                 spot=_as_spot(decision),
             )
@@ -438,7 +434,7 @@ def _value_section(report: Report) -> Section | None:
                 Row(
                     f"{number}l{index}",
                     _shorten_label(line_sentence(report, line)),
-                    details=[_shorten_label(code)] if (code := code_of_line(report, line)) else [],
+                    details=_labels(code_of_line(report, line)),
                     beside=_shorten_label(line_note(line)),
                     spot=_as_spot(line.location),
                 )
@@ -465,7 +461,7 @@ def _note_section(report: Report) -> Section | None:
         Row(
             f"effect{index}",
             _shorten_label(effect.what),
-            details=[*_place_details(report, effect.location), "not run again"],
+            details=_labels(_place_text(report, effect.location), "not run again"),
             spot=_as_spot(effect.location),
         )
         for index, effect in enumerate(_first_items(effects))
@@ -513,16 +509,18 @@ def _as_spot(location: Location | None) -> Spot | None:
     return Spot(location.source, location.line, location.column) if location is not None else None
 
 
-def _place_text(report: Report, location: Location) -> str:
-    return _shorten_label(line_text(report, location))
+def _place_text(report: Report, location: Location | None) -> str:
+    return line_text(report, location) if location is not None else ""
 
 
-def _place_details(report: Report, location: Location | None) -> list[str]:
-    return [_place_text(report, location)] if location is not None else []
+def _labels(*texts: str) -> list[str]:
+    """Return the texts that are not empty, shortened."""
+    return [_shorten_label(text) for text in texts if text]
 
 
-def _spot_text(report: Report, spot: Spot | None) -> str:
-    return _place_text(report, Location(spot.source, spot.line, spot.line)) if spot is not None else ""
+def _paragraphs(*texts: str) -> list[str]:
+    """Return the paragraphs that are not empty, shortened."""
+    return [_shorten_paragraph(text) for text in texts if text]
 
 
 def _shorten_label(text: str) -> str:

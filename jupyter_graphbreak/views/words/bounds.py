@@ -18,14 +18,7 @@ from jupyter_graphbreak.report.cost import Spread
 from jupyter_graphbreak.report.location import Location, Segment
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 from jupyter_graphbreak.report.reproducer import Reproducer
-from jupyter_graphbreak.report.schema import (
-    Break,
-    Diagnostic,
-    Graph,
-    GraphLine,
-    Report,
-    Setting,
-)
+from jupyter_graphbreak.report.schema import Break, Diagnostic, Graph, GraphLine, Report, Setting
 from jupyter_graphbreak.report.values import ValueRange
 from jupyter_graphbreak.views.words.lookup import per_report
 
@@ -266,8 +259,8 @@ def _keep_if_identical(old: list[Any], new: list[Any]) -> list[Any]:
 
 
 def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], Any]:
-    repair = _REPAIRS.get(struct_type, _return_unchanged)
-    limiters: list[tuple[str, Any]] = []  # filled in the first call, because a class may contain itself
+    repair = _REPAIRS.get(struct_type, lambda value: value)
+    limiters: list[tuple[str, Any]] = []  # filled at the first value, since a class may contain itself
 
     def limit_struct(value: Any, bounds: _Bounds, _name: str, _owner: type) -> Any:
         if not limiters:
@@ -281,10 +274,6 @@ def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], An
         return repair(msgspec.structs.replace(value, **changed_fields) if changed_fields else value)
 
     return limit_struct
-
-
-def _return_unchanged(value: _T) -> _T:
-    return value
 
 
 def _repair_location(place: Location) -> Location:
@@ -304,15 +293,11 @@ def _repair_line(part: Any, name: str) -> Any:
     return part if valid_line == line else msgspec.structs.replace(part, **{name: valid_line})
 
 
-def _repair_spread(time: Spread) -> Spread:
-    return time if time.runs > 0 else msgspec.structs.replace(time, runs=1)
-
-
 _REPAIRS: dict[type, Callable[[Any], Any]] = {
     Location: _repair_location,
     Segment: lambda segment: _repair_line(segment, "first_line"),
     GraphLine: lambda line: _repair_line(line, "line"),
-    Spread: _repair_spread,
+    Spread: lambda time: time if time.runs > 0 else msgspec.structs.replace(time, runs=1),
 }
 
 

@@ -118,7 +118,7 @@ def annotated_lines(report: Report, source: Source) -> list[Line]:
     numbers = sorted(lines)
     breaks = _marks_by_line(annotations, lines)
     scopes = _scopes_by_line(annotations, numbers)
-    eager = _eager_by_line(annotations, numbers)
+    eager = _first_on_lines(reversed(annotations.eager), numbers)
     paths = _paths_by_line(report)
     return [
         replace(
@@ -242,10 +242,6 @@ def _scopes_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, 
     regions = annotations.scopes[::-1]
     regions.sort(key=lambda region: region[0].end_line - region[0].line)
     return _first_on_lines(regions, numbers)
-
-
-def _eager_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, Skipped]:
-    return _first_on_lines(reversed(annotations.eager), numbers)
 
 
 def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) -> dict[int, _T]:

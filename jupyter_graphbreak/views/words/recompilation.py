@@ -18,12 +18,7 @@ from jupyter_graphbreak.report.guards import (
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lookup import per_report
-from jupyter_graphbreak.views.words.places import (
-    function_of,
-    is_of_library,
-    is_wrapper_of_torch,
-    line_text,
-)
+from jupyter_graphbreak.views.words.places import function_of, is_of_library, is_wrapper_of_torch, line_text
 from jupyter_graphbreak.views.words.plain_text import join_with_and, one_line, times_text
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 

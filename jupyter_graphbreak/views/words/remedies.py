@@ -109,7 +109,7 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
         unique.values(),
         key=lambda r: (
             not r.breaks, _VERDICT_ORDER.index(r.verdict), r.family == INNER_FAMILY, _compilations_left(r),
-            _further_change_count(r), -len(r.breaks),
+            r.title.count("; "), -len(r.breaks),  # the changes that it combines
         ),
     )  # fmt: skip
     changes = [remedy for remedy in ordered if remedy.kind != "person"]
@@ -131,11 +131,6 @@ def _compilations_left(remedy: Remedy) -> int:
     if evidence is None or evidence.compilations_after is None:
         return 0
     return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
-
-
-def _further_change_count(remedy: Remedy) -> int:
-    """Return the number of changes that a remedy makes besides the first."""
-    return remedy.title.count("; ")
 
 
 def sign_of(remedy: Remedy) -> str:

@@ -127,7 +127,7 @@ class NonFiniteCounts(msgspec.Struct, frozen=True):
 
 
 class EntryValues(msgspec.Struct, frozen=True):
-    """The values of one call of a compiled function.
+    """The values of one call to a compiled function.
 
     Parameters
     ----------

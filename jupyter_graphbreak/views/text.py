@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 INDENT = "    "
-#: Maximum characters of one sentence.
+#: The maximum number of characters of one sentence.
 _MAX_SENTENCE_LENGTH = 20_000
 
 
@@ -145,7 +145,7 @@ def _rest_line(total: int, limit: int, words: str = "more", indent: str = INDENT
     return [f"{indent}and {total - limit} {words}"] if total > limit else []
 
 
-#: At most this many remedies that work are named; if none works, at most this many of the failed ones.
+#: At most this many remedies that work are listed; if none works, at most this many of the failed ones.
 _MAX_REMEDIES, _MAX_FAILED_REMEDIES = 4, 3
 #: The outcome of a failed trial is cut to about this many characters, and a change to this many lines.
 _MAX_TRIAL_LENGTH = 160
@@ -482,7 +482,7 @@ def _path_lines(report: Report) -> list[str]:
 
 
 def _eager_function_lines(report: Report) -> list[str]:
-    """Return the functions that run eagerly for a reason other than a break."""
+    """Return lines on the functions that run eagerly for a reason other than a break."""
     functions = [skipped for skipped in report.skipped if skipped.break_ is None]
     lines = []
     for skipped in functions[:_MAX_ITEMS]:

@@ -93,7 +93,7 @@ def tensor_text(meta: Tensor | TensorMeta) -> str:
     return " ".join([*parts, *([meta.device] if meta.device else [])])
 
 
-#: At most this many eager functions or resume functions of a break, and calls around a step of the run, are named.
+#: At most this many eager functions or resume functions of a break, and calls around a step of the run, are listed.
 _MAX_NAMES = 8
 #: At most this many calls compiled for a report are shown with the statement that compiles them.
 _MAX_COMPILABLE_CALLS = 4
@@ -284,7 +284,7 @@ class View:
         return list(dict.fromkeys(event.frame for event in break_.occurrences if event.frame is not None))
 
     def best_fix(self, break_: Break) -> Remedy | None:
-        """Return the best remedy that works, unless it is shown at another break."""
+        """Return the best remedy that works; ``None`` if there is none, or if it is shown with a different break."""
         best = best_remedy(self.report, break_)
         if (
             best is None

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Graph, Report, Skipped
 
 _MAX_NAMES_OF_COMPILED = 4
-#: At most this many graphs without a CUDA graph get a sentence.
+#: At most this many graphs that run without a CUDA graph get a sentence.
 _MAX_SENTENCES = 50
 
 
@@ -514,7 +514,7 @@ def _place_text(report: Report, location: Location | None) -> str:
 
 
 def _labels(*texts: str) -> list[str]:
-    """Return the texts that are not empty, shortened."""
+    """Shorten the strings that are not empty, and leave out the others."""
     return [_shorten_label(text) for text in texts if text]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Break, NoFrame, Report, Resume, Skipped
 
-#: At most this many resume functions, and this many eager functions, are named.
+#: At most this many resume functions, and this many eager functions, are listed.
 _MAX_NAMES = 3
 _WHY_NO_FRAMES: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",

@@ -82,7 +82,7 @@ def shown_part(report: Report) -> Report:
 
 
 class _Bounds:
-    """Limits one report and counts what it leaves out."""
+    """Limits one report, and counts the entries and strings that it cuts."""
 
     def __init__(self) -> None:
         self.entries_left = _MAX_TOTAL_NESTED_ENTRIES

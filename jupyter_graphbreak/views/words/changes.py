@@ -17,7 +17,7 @@ _MAX_NAMES = 2
 
 
 def headline(changes: Changes) -> str:
-    """Summarize what changed about the breaks: "1 break gone, 2 new; cannot compare 1 break: ..."."""
+    """Summarize the changes of the breaks: "1 break gone, 2 new; cannot compare 1 break: ..."."""
     numbers = Counter(change.change for change in changes.breaks)
     parts = [(kind, numbers[kind]) for kind in ("gone", "new", "moved") if numbers[kind]]
     unknown_count, same_count = numbers["unknown"], len(changes.same)

@@ -52,7 +52,7 @@ _NOTABLE_GROWTH = 1 << 10
 _MIN_SHOWN_RATIO = 1.1
 #: Two starts are compared only if at least one of them compiles for this many seconds.
 _NOTABLE_START_S = 1.0
-#: At most this many graphs that no cache can keep are named.
+#: At most this many graphs that no cache can keep are listed.
 _MAX_BYPASSED_GRAPHS = 3
 #: The maximum number of slow operations to list, and a lower bound of times to divide by.
 _MAX_OPS, _MIN_US = 5, 0.1
@@ -116,7 +116,7 @@ def cost_findings(report: Report) -> list[CostFinding]:
 
 
 def startup_findings(report: Report) -> list[CostFinding]:
-    """Compare a second start with the first, and name the graphs that AOTAutograd's cache cannot keep.
+    """Compare a second start with the first, and list the graphs that AOTAutograd's cache cannot keep.
 
     "compiling takes 10.2 s at a second start (22.6 s at the first): 2 of 3 graphs are in AOTAutograd's cache", "graph B
     is never in AOTAutograd's cache, so every start compiles it for 4.1 s (Unsupported call_function target cond)".

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Fewer breaks than this are shown one by one, unless one remedy removes them all.
 _MIN_GROUPED_BREAKS = 3
-#: At most this many causes are named.
+#: At most this many causes are listed.
 _MAX_CAUSES = 3
 
 
@@ -89,7 +89,7 @@ def text_of_several_causes(breaks: Sequence[Break]) -> str:
 
 
 def costs_text(breaks: Sequence[Break]) -> str:
-    """Describe what breaks cost together: "add 99 graphs; compiling the code after them took 57.90 s"."""
+    """Describe the total cost of breaks: "add 99 graphs; compiling the code after them took 57.90 s"."""
     costs = [break_.cost for break_ in breaks if break_.cost is not None]
     graphs, eager = sum(cost.graphs for cost in costs), sum(cost.eager for cost in costs)
     compiling = sum(cost.compile_s or 0.0 for cost in costs)

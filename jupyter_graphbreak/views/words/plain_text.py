@@ -85,7 +85,7 @@ def with_arrows(text: str) -> str:
 
 
 def without_backticks(text: str) -> str:
-    """Return a text without backticks, for output that cannot show code in a different font."""
+    """Return a string without its backticks, for output that cannot show code in a different font."""
     return text.replace("`", "")
 
 
@@ -118,7 +118,7 @@ def whole_clauses(text: str, limit: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line that is safe to show in a terminal."""
+    """Return a string as one line that is safe to show in a terminal."""
     return escape_controls(re.sub(r"\s+", " ", text).strip())
 
 

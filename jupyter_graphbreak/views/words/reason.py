@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Reason
 
 
-#: An identifier, such as "missing_mp_subscript", in place of a phrase.
+#: A name that is an identifier instead of a phrase: "missing_mp_subscript".
 _IDENTIFIER = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 

@@ -1,4 +1,4 @@
-"""Word the verdict on a run in a few sentences, and the figures of the run in one line."""
+"""Put the verdict on a run into a few sentences, and the figures of the run into one line."""
 
 from __future__ import annotations
 

@@ -280,6 +280,8 @@ def test_an_outer_name_is_bound() -> None:
         ("any(t.max() > 2 for t in mask)", "torch.as_tensor(sum([t.max() > 2 for t in mask]) > 0)"),
         ("all([not t.isnan().any() for t in mask if t])",
          "torch.as_tensor(sum([t.isnan().any() for t in mask if t]) == 0)"),
+        ("any((t > u) for t in (y or mask) for u in t)",
+         "torch.as_tensor(sum([t > u for t in (y or mask) for u in t]) > 0)"),
         ("all(t.item() > 1 for t in mask)", "torch.as_tensor(sum([torch.logical_not(t > 1) for t in mask]) == 0)"),
     ],
 )  # fmt: skip

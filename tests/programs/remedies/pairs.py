@@ -3408,3 +3408,23 @@ def f(x):
     return x / scale, is_bad
 def given():
     return (torch.linspace(-1, 2, 6),)
+# === a flag that a branch sets, right
+def f(x):
+    drop = False
+    if x.sum() < 0:
+        drop = True
+    if not drop:
+        x = x * 2
+    return x + 0
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a flag that a branch sets, wrong
+def f(x):
+    drop = False
+    if x.sum() < 0:
+        drop = True
+    if not drop:
+        x = x * 2
+    return x + 0, drop
+def given():
+    return (torch.linspace(-1, 2, 6),)

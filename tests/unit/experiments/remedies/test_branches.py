@@ -339,16 +339,15 @@ def test_skipped_statements_of_a_loop_run_and_are_undone() -> None:
 
 
 def test_a_flag_is_kept_as_a_tensor() -> None:
-    before = [
-        "drop = False", "if x.sum() < 0:", "    drop = True", "if not drop:", "    x = x * 2", "return x",
-    ]  # fmt: skip
-    after = [
-        "drop = False", "drop = torch.where(x.sum() < 0, True, drop)",
-        "x = torch.where(torch.logical_not(torch.as_tensor(drop)), x * 2, x)", "return x",
-    ]  # fmt: skip
-    (first, *_) = proposals_of("branch", problem(function(*before), "x.sum() < 0"))
-    assert first.texts["s1"] == function(*after)
-    assert len(first.conditions) == 2
+    lines = ["drop = False", "if x.sum() < 0:", "    drop = True", "if not drop:", "    x = x * 2", "return x"]
+    for before, after, code in (
+        (lines[1:3], ["drop = torch.where(x.sum() < 0, True, drop)"], "x.sum() < 0"),
+        (lines[3:5], ["x = torch.where(torch.logical_not(torch.as_tensor(drop)), x * 2, x)"], "not drop"),
+    ):
+        start = lines.index(before[0])
+        (first, *_) = texts("branch", problem(function(*lines), code))
+        lines[start : start + 2] = after
+        assert first == function(*lines)
 
 
 @pytest.mark.parametrize(

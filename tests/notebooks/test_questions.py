@@ -879,6 +879,25 @@ autocast or bfloat16? | training#no-grad-autocast-eval-inside-the-compiled-funct
 a BatchEncoding moved to the device in forward | libraries#transformers | move it before the call
 top-k sampling in compiled code | where_to_compile#generate | torch.multinomial
 the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-warm-up | restore them
+fastai learner with torch.compile | libraries#fastai | before `learn.fit(...)`
+Opacus make_private and torch.compile | libraries#opacus-gradients-of-each-sample | grad_sample_mode="no_op"
+NeMo ASR model: transcribe fails with CUDA graphs | libraries#nemo | use_cuda_graph_decoder
+DGL GraphConv breaks everywhere | libraries#graph-networks-pyg-dgl | every call of a `DGLGraph`
+accelerate with FSDP2 is slower than eager | libraries#accelerate-offloading | bypassed FSDP's hooks
+Captum attributions of a compiled model | libraries#captum | give them the original model
+snntorch Leaky neurons | libraries#kornia-monai-openclip-speechbrain | a loop over steps included
+a MIG slice of an A100 | gpu#a-part-of-a-gpu-mig | CUDA_VISIBLE_DEVICES
+torch.compile or JAX? | frontends#compared-with-jax-jit | TracerBoolConversionError
+GradScaler inside the compiled step | training#what-breaks-in-training-code | let Python run the scaler
+LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs eagerly: compile the model
+schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | leave it eager
+AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | of torchao
+Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | then wide and tall ones
+a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | where it is reset
+nvtx ranges break the graph | cost#in-a-profile | put it around the call
+switch compiling off in tests | ci#slow-or-hanging-jobs | does nothing
+dynamic=True, and it still recompiles | recompiles#it-still-compiles-for-each-length | a loop over it
+optree | libraries#scipy-opencv-pybind-cuda-kernels | is traced)
 """
 
 

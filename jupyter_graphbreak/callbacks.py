@@ -107,11 +107,11 @@ class _Totals:
     def add(self, event: Event) -> dict[str, float]:
         """Count an event; return the totals that it changes, by the names of the metrics."""
         self._counts[event.kind] += 1
-        changed: dict[str, float] = {f"{self._prefix}/{event.kind}": self._counts[event.kind]}
+        changed_totals: dict[str, float] = {f"{self._prefix}/{event.kind}": self._counts[event.kind]}
         if event.seconds is not None:
             self._seconds += event.seconds
-            changed[f"{self._prefix}/seconds"] = self._seconds
-        return changed
+            changed_totals[f"{self._prefix}/seconds"] = self._seconds
+        return changed_totals
 
 
 class _TrainingWatch:

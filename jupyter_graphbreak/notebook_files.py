@@ -93,17 +93,17 @@ def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS)
         If there are reports but none can be read.
     """
     reports: list[Report] = []
-    failed: list[str] = []
+    failures: list[str] = []
     outputs = _outputs_with_reports(notebook)
     for number, data in itertools.islice(outputs, max_reports):
         try:
             reports.append(read_report(data))
         except (ValueError, OverflowError, RecursionError) as error:  # msgspec and lone surrogates raise ValueError
-            failed.append(f"the report in cell {number} cannot be read: {str(error)[:_MAX_ERROR_LENGTH]}")
-    if failed and not reports:
-        raise UnreadableNotebook(failed[0])
-    further_failures = f" ({len(failed)} reports cannot be read)" if len(failed) > 1 else ""
-    problems = [failed[0] + further_failures] if failed else []
+            failures.append(f"the report in cell {number} cannot be read: {str(error)[:_MAX_ERROR_LENGTH]}")
+    if failures and not reports:
+        raise UnreadableNotebook(failures[0])
+    further_failures = f" ({len(failures)} reports cannot be read)" if len(failures) > 1 else ""
+    problems = [failures[0] + further_failures] if failures else []
     if next(outputs, None) is not None:
         problems.append(f"only the first {max_reports:,} reports were read")
     return NotebookReports(reports, problems)

@@ -57,9 +57,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         problem = _describe_excess(report, name, limit)
         if problem is not None:
             pytest.fail(_failure_message(report, problem), pytrace=False)
-    unknown = [limit.within for limit in limits.values() if limit.within and _is_unknown(report, limit.within)]
-    if unknown:
-        message = f"no module {unknown[0]} took part or is imported, so its limit proves nothing: check within="
+    unknown_modules = [limit.within for limit in limits.values() if limit.within and _is_unknown(report, limit.within)]
+    if unknown_modules:
+        message = f"no module {unknown_modules[0]} took part or is imported, so its limit proves nothing: check within="
         pytest.fail(_failure_message(report, message), pytrace=False)
     if _compiled_nothing(report):
         message = _NOTHING_COMPILED.format(check=f"the marker {next(iter(limits))}")

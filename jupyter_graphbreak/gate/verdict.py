@@ -151,7 +151,7 @@ def _pair_entries(
     keys: _Keys[_Allowed],
     is_gone: Callable[[_Allowed], bool],
 ) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
-    """Pair old and new entries, the most certain pairs first; return the pairs, and the unpaired old and new entries.
+    """Pair old and new entries, the most certain pairs first; return the pairs, and the other old and new entries.
 
     Parameters
     ----------

@@ -64,8 +64,8 @@ def attribute_of(value: Any, name: str, default: Any = None) -> Any:
         The result if there is no such attribute, or if only these methods could return it.
     """
     class_ = type(value)
-    of_class = next((vars(base)[name] for base in class_.__mro__ if name in vars(base)), None)
-    if isinstance(of_class, property | functools.cached_property):
+    class_attribute = next((vars(base)[name] for base in class_.__mro__ if name in vars(base)), None)
+    if isinstance(class_attribute, property | functools.cached_property):
         return default
     # The attributes of a thread-local object are in its thread.
     base: Any = next((base for base in (type, threading.local) if issubclass(class_, base)), object)

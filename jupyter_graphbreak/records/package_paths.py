@@ -111,8 +111,8 @@ def library_roots() -> list[str]:
 
 def package_folders() -> list[str]:
     """Return the folders of PyTorch, Jupyter's packages and this package that are not below :func:`library_roots`."""
-    loaded = tuple(getattr(sys.modules.get(name), "__file__", None) or "" for name in _SOURCE_INSTALLS)
-    return list(_folders(tuple(sys.path), loaded))
+    loaded_files = tuple(getattr(sys.modules.get(name), "__file__", None) or "" for name in _SOURCE_INSTALLS)
+    return list(_folders(tuple(sys.path), loaded_files))
 
 
 def package_paths() -> PackagePaths:
@@ -147,10 +147,10 @@ def _roots(search_path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=8)
-def _folders(search_path: tuple[str, ...], loaded: tuple[str, ...]) -> tuple[str, ...]:
-    known = PackagePaths(_roots(search_path))
-    outside = {os.path.dirname(file) for file in loaded if file and known.module_path(file) is None}  # noqa: PTH120
-    return tuple(sorted(outside | {os.path.realpath(folder) for folder in outside}))
+def _folders(search_path: tuple[str, ...], loaded_files: tuple[str, ...]) -> tuple[str, ...]:
+    known_paths = PackagePaths(_roots(search_path))
+    outside_folders = {os.path.dirname(file) for file in loaded_files if file and known_paths.module_path(file) is None}  # noqa: PTH120
+    return tuple(sorted(outside_folders | {os.path.realpath(folder) for folder in outside_folders}))
 
 
 def _contains_packages(folder: str) -> bool:

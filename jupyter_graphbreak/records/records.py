@@ -210,9 +210,9 @@ def reduce_record(record: Record) -> Record:
     if needed_keys is _METRICS and not record.kind.endswith("compilation_metrics"):
         return record
     data = record.data
-    needed = {key: _sorted_if_set(data.get(key)) for key in needed_keys}
+    needed_data = {key: _sorted_if_set(data.get(key)) for key in needed_keys}
     context = {key: value for key, value in record.envelope.items() if value is not data}
-    return Record({**context, record.kind: needed})
+    return Record({**context, record.kind: needed_data})
 
 
 def _bypass_reason(payload: str | None) -> str | None:

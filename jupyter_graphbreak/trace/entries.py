@@ -123,8 +123,8 @@ def read_entries(
     line = b"\n"
     for line, is_cut in _lines(stream, limits.line, tally, deadline):
         tag = b""
-        if line[:1] == b"[" and (tagged := _LAUNCHER_TAG.match(line)):
-            tag, line = tagged[0], line[tagged.end() :]  # noqa: PLW2901
+        if line[:1] == b"[" and (tag_match := _LAUNCHER_TAG.match(line)):
+            tag, line = tag_match[0], line[tag_match.end() :]  # noqa: PLW2901
         if line[:1] == b"\t":
             entry = open_entries.get(tag)
             if entry is not None and entry.size <= limits.payload:
@@ -137,9 +137,9 @@ def read_entries(
         if prefix is None or (tag not in open_entries and len(open_entries) >= _MAX_TAGS):
             tally.stray_lines += bool(line.strip()) and not line.startswith(b"#")
             continue
-        finished, open_entries[tag] = open_entries.get(tag), None
-        if finished is not None:
-            yield _complete_entry(finished, tally)
+        finished_entry, open_entries[tag] = open_entries.get(tag), None
+        if finished_entry is not None:
+            yield _complete_entry(finished_entry, tally)
         tally.entries += 1
         new_entry = _begin_entry(line, prefix, wanted_keys, tally) if not is_cut else None
         tally.unreadable += is_cut
@@ -147,9 +147,9 @@ def read_entries(
             open_entries[tag] = new_entry
     if not line.endswith(b"\n") and tally.limit is None:
         tally.cut_reason = "its last line is incomplete"
-    for finished in open_entries.values():
-        if finished is not None:
-            yield _complete_entry(finished, tally)
+    for finished_entry in open_entries.values():
+        if finished_entry is not None:
+            yield _complete_entry(finished_entry, tally)
 
 
 def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | None) -> Iterator[tuple[bytes, bool]]:

@@ -67,7 +67,7 @@ class ProcessFacts:
             case "graphbreak_run":
                 self._is_own_recording = True
             case "artifact:torch_version":
-                self._torch = self._torch or _json(record.payload).get("pytorch_version")
+                self._torch = self._torch or _parse_json_object(record.payload).get("pytorch_version")
             case "artifact:dynamo_error":
                 self._has_errors = True
             case "dynamo_start":
@@ -120,7 +120,7 @@ class ProcessFacts:
             return
         self._torch = self._torch or metrics.get("pytorch_version")
         self._python = self._python or (str(metrics.get("python_version") or "").partition(" ")[0] or None)
-        config = _json(metrics.get("dynamo_config"))
+        config = _parse_json_object(metrics.get("dynamo_config"))
         self._config = {name: config[name] for name in _REPORTED_SETTINGS if name in config}
 
     def _read_filename(self, interned: Any) -> None:
@@ -141,7 +141,7 @@ def _started_function(data: Any) -> str:
     return str(entry.get("name")) if isinstance(entry, dict) else ""
 
 
-def _json(text: Any) -> dict[str, Any]:
+def _parse_json_object(text: Any) -> dict[str, Any]:
     try:
         data = msgspec.json.decode(text) if isinstance(text, str) else None
     except (msgspec.DecodeError, RecursionError):
@@ -202,42 +202,44 @@ def source_records(
     folders = folders if folders is not None else SourceFolders()
     recorded_filenames = {record.data.get("filename") for record in records if record.kind == "graphbreak_source"}
     without_code = frames_without_code(records)
-    mentioned: dict[str, None] = {}
+    mentioned_files: dict[str, None] = {}
     functions: dict[str, dict[int, str]] = defaultdict(dict)
     codes: dict[str, dict[int, str]] = defaultdict(dict)
     for filename, line, function, role, code in _mentions(records, without_code):
         if filename in recorded_filenames:
             continue
-        mentioned[filename] = None
+        mentioned_files[filename] = None
         if code:
             codes[filename][line] = code
         if role == "event" or (role == "frame" and not _is_library(filename)):
             functions[filename].setdefault(line, function)
     sources: list[SourceRecorded] = []
-    changed, outside_folders = [], []
-    for filename in itertools.islice(mentioned, _MAX_SOURCES):
+    changed_files, files_outside = [], []
+    for filename in itertools.islice(mentioned_files, _MAX_SOURCES):
         cell = find_cell(filename)
         if cell is not None:
             sources.append(source_of_cell(filename, cell))
             continue
-        quoted = codes[filename]
-        if not quoted:  # nothing proves that the file of this name has the text with which the log was made
+        quoted_lines = codes[filename]
+        if not quoted_lines:  # nothing proves that the file of this name has the text with which the log was made
             continue
         text = folders.lines(filename)
-        if text is not None and not _matches_quotes(text, quoted):
-            changed.append(PurePath(filename).name)
+        if text is not None and not _matches_quotes(text, quoted_lines):
+            changed_files.append(PurePath(filename).name)
             text = None
         elif text is None and not _is_library(filename) and not folders.may_read(filename):
-            outside_folders.append(filename)
+            files_outside.append(filename)
         name = PurePath(filename.replace("\\", "/")).name or filename
         if text is None:
-            sources.append(SourceRecorded(filename=filename, name=name, lines=quoted))
+            sources.append(SourceRecorded(filename=filename, name=name, lines=quoted_lines))
             continue
-        segments = _verified_segments(filename, text, quoted, functions[filename])
-        lines = {line: text[line - 1].rstrip("\n") for line in quoted}
+        segments = _verified_segments(filename, text, quoted_lines, functions[filename])
+        lines = {line: text[line - 1].rstrip("\n") for line in quoted_lines}
         sources.append(SourceRecorded(filename=filename, name=name, segments=segments, lines=lines))
-    notes = [f"{name} has changed since the log was written: its lines are shown as in the log." for name in changed]
-    hints = [_source_folder_hint(len(outside_folders))] if outside_folders else []
+    notes = [
+        f"{name} has changed since the log was written: its lines are shown as in the log." for name in changed_files
+    ]
+    hints = [_source_folder_hint(len(files_outside))] if files_outside else []
     return SourceRecords([Record({source.kind: msgspec.to_builtins(source)}) for source in sources], notes, hints)
 
 
@@ -252,13 +254,13 @@ def _verified_segments(
     if not _is_python("".join(text)):  # Python cannot have compiled this text
         return []
     source = source_of_file(filename, text, set(), functions)
-    verified = []
+    verified_segments = []
     for segment in source.segments if source is not None else []:
         last = segment.first_line + segment.text.count("\n")
-        quoted_in_segment = [code for line, code in quoted.items() if segment.first_line <= line <= last]
-        if _DEFINITION.match(segment.text) and sum(map(len, quoted_in_segment)) >= _MIN_QUOTED_LENGTH:
-            verified.append(segment)
-    return verified
+        codes_in_segment = [code for line, code in quoted.items() if segment.first_line <= line <= last]
+        if _DEFINITION.match(segment.text) and sum(map(len, codes_in_segment)) >= _MIN_QUOTED_LENGTH:
+            verified_segments.append(segment)
+    return verified_segments
 
 
 @functools.lru_cache(maxsize=64)
@@ -292,16 +294,16 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
         The frames without compiled code.
     """
     names: dict[int, str] = {}
-    seen: set[str] = set()
-    started: dict[CompileKey | None, list[_LogMention]] = {}
+    read_payloads: set[str] = set()
+    start_mentions: dict[CompileKey | None, list[_LogMention]] = {}
     for record in records:
         key = record.compile_key
         try:
             if record.kind == "str":
                 names[record.data[1]] = record.data[0]
             elif record.kind == "dynamo_start":
-                started[key] = list(_start_mentions(record.data["stack"], names))
-                yield from started[key]
+                start_mentions[key] = list(_start_mentions(record.data["stack"], names))
+                yield from start_mentions[key]
             elif record.kind == "symbolic_shape_specialization":
                 places = _start_mentions(record.data["user_stack"] or [], names)
                 own_places = [
@@ -313,9 +315,9 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
             elif record.payload is not None:
                 if key in without_code and record.kind == "artifact:dynamo_graph_break_reason":
                     # This is the function on which Dynamo gave up: its blocks show why.
-                    yield from (place._replace(role="event") for place in started.get(key, [])[-1:])
-                if record.payload not in seen:
-                    seen.add(record.payload)
+                    yield from (place._replace(role="event") for place in start_mentions.get(key, [])[-1:])
+                if record.payload not in read_payloads:
+                    read_payloads.add(record.payload)
                     yield from _text_mentions(record.kind, record.payload)
         except (KeyError, TypeError, IndexError, AttributeError):
             continue

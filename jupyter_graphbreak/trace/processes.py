@@ -262,19 +262,22 @@ class _FileReader:
             self._facts_by_pid[0] = ProcessFacts()
         notes = list(_problem_notes(self._file.name, tally, self._reduced_graphs))
         for pid, process in self._by_pid.items():
-            texts = source_records(process.records, self._find_cell, self._folders)
-            process.records += [*texts.records, *self._facts_by_pid[pid].records([*notes, *texts.notes], texts.hints)]
+            sources = source_records(process.records, self._find_cell, self._folders)
+            process.records += [
+                *sources.records,
+                *self._facts_by_pid[pid].records([*notes, *sources.notes], sources.hints),
+            ]
         return list(self._by_pid.values())
 
     def _add(self, entry: LogEntry) -> str | None:
         """Add one entry; if no more entries can be added, return the reason."""
-        unchecked = entry.record
-        if LISTING_KIND.fullmatch(unchecked.kind):
-            line = resumed_line(unchecked.payload or "")
+        unchecked_record = entry.record
+        if LISTING_KIND.fullmatch(unchecked_record.kind):
+            line = resumed_line(unchecked_record.payload or "")
             if line is None:
                 return None
-            unchecked = _resume_record(line, unchecked)
-        record = _validate(unchecked)
+            unchecked_record = _resume_record(line, unchecked_record)
+        record = _validate(unchecked_record)
         if record is None:
             self._tally.malformed += 1
             return None

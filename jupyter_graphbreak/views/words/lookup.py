@@ -1,4 +1,4 @@
-"""Results computed from a report, each only once: a cache, and indexes of the report's parts."""
+"""Compute results from a report only once: a cache, and indexes of the report's parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def per_report(function: Callable[[Report], _T]) -> Callable[[Report], _T]:
     entries: dict[int, tuple[weakref.ref[Report], _T]] = {}
 
     @wraps(function)
-    def cached(report: Report) -> _T:
+    def cached_function(report: Report) -> _T:
         ident = id(report)
         entry = entries.get(ident)
         if entry is not None and entry[0]() is report:
@@ -38,7 +38,7 @@ def per_report(function: Callable[[Report], _T]) -> Callable[[Report], _T]:
         entries[ident] = weakref.ref(report, forget), result
         return result
 
-    return cached
+    return cached_function
 
 
 @per_report

@@ -13,6 +13,9 @@ import weakref
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+#: The name of this package, whose exceptions are raised on purpose.
+_PACKAGE = __name__.partition(".")[0]
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
@@ -33,9 +36,11 @@ def internal_error(activity: str, fault: BaseException) -> str:
 
 
 def description(fault: BaseException) -> str:
-    """Return the type of an error and the first line of its message, if it has one."""
+    """Return the type of an error and the first line of its message, if it has one; only the line if we raise it."""
     with contextlib.suppress(Exception):  # a broken __str__
         lines = str(fault).strip().splitlines()
+        if lines and type(fault).__module__.partition(".")[0] == _PACKAGE:
+            return lines[0]
         return f"{type(fault).__name__}: {lines[0]}" if lines else type(fault).__name__
     return type(fault).__name__
 

@@ -13,7 +13,7 @@ from docutils import nodes
 
 from jupyter_graphbreak.report.job import JOB_MIME_TYPE, Job
 from jupyter_graphbreak.report.schema import MIME_TYPE
-from jupyter_graphbreak.views.html.bundle import REST_TYPE, report_in
+from jupyter_graphbreak.views.html.bundle import REST_TYPE, read_report
 from jupyter_graphbreak.views.html.job import render_job_html
 from jupyter_graphbreak.views.html.render import page_script, render_with_data
 
@@ -44,7 +44,7 @@ class ReportRenderer:
         if data.mime_type == JOB_MIME_TYPE:
             html = render_job_html(msgspec.convert(data.content, Job), with_data=True)
         else:
-            html = render_with_data(report_in(_whole_output(renderer, data) | {MIME_TYPE: data.content}))
+            html = render_with_data(read_report(_whole_output(renderer, data) | {MIME_TYPE: data.content}))
         return [nodes.container("", nodes.raw("", html, format="html"), classes=["output"])]
 
 

@@ -11,7 +11,7 @@ import nbformat
 
 from jupyter_graphbreak.records.regular_files import read_regular
 from jupyter_graphbreak.report.schema import MIME_TYPE
-from jupyter_graphbreak.views.html.bundle import report_in
+from jupyter_graphbreak.views.html.bundle import read_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,7 +96,7 @@ def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS)
     outputs = _outputs_with_reports(notebook)
     for number, data in itertools.islice(outputs, max_reports):
         try:
-            reports.append(report_in(data))
+            reports.append(read_report(data))
         except (ValueError, OverflowError, RecursionError) as error:  # msgspec and lone surrogates raise ValueError
             failed.append(f"the report in cell {number} cannot be read: {str(error)[:_MAX_ERROR_LENGTH]}")
     if failed and not reports:

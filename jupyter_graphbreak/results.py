@@ -28,9 +28,9 @@ class Changes(diff.Changes, frozen=True):
 
     def to_text(self) -> str:
         """Return the changes as text for a terminal 100 columns wide."""
-        from jupyter_graphbreak.views.text import render_changes
+        from jupyter_graphbreak.views.text import changes_as_lines
 
-        return "\n".join(render_changes(self))
+        return "\n".join(changes_as_lines(self))
 
     def to_html(self) -> str:
         """Return the changes as a snippet of HTML with its own style sheet, for the output of a cell."""
@@ -253,13 +253,13 @@ class Job(job.Job, frozen=True):
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         from jupyter_graphbreak.views.html.bundle import REST_TYPE
-        from jupyter_graphbreak.views.html.job import packed_processes
+        from jupyter_graphbreak.views.html.job import pack_processes
 
         return {
             "text/plain": self.to_text(),
             "text/html": self.to_html(),
             job.JOB_MIME_TYPE: self.to_dict(),
-            REST_TYPE: {"processes": packed_processes(self)},
+            REST_TYPE: {"processes": pack_processes(self)},
         }
 
 

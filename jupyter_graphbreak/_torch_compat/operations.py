@@ -41,8 +41,8 @@ LOOKUP_FUNCTIONS = frozenset(
 _last_search: tuple[int, list[weakref.ref[types.FunctionType]]] = 0, []
 
 
-def custom_operator(value: Any) -> tuple[Any, Any] | None:
-    """Return the function of an operator that ``torch.library.custom_op`` made, and its function for fake tensors.
+def custom_operator_functions(value: Any) -> tuple[Any, Any] | None:
+    """Return the function that ``torch.library.custom_op`` made into an operator, and the one for fake tensors.
 
     Returns
     -------
@@ -105,7 +105,7 @@ class OperationListener(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class Allocations(TorchDispatchMode, Generic[_T]):
+class AllocationTracker(TorchDispatchMode, Generic[_T]):
     """Notes the memory that operations allocate for their results, until it is freed.
 
     Parameters

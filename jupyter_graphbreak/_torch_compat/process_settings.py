@@ -1,4 +1,4 @@
-"""The process-wide settings of PyTorch, to compare and restore them."""
+"""Read, compare and restore PyTorch's process-wide settings, and list functions with effects outside of tensors."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class ProcessSetting(NamedTuple):
     Parameters
     ----------
     names : frozenset of str
-        The names that code calls or assigns to change it.
+        The names of the functions and attributes with which code changes the setting.
     """
 
     name: str
@@ -274,16 +274,16 @@ def process_settings() -> Iterator[ProcessSetting]:
 
 def context_variables() -> frozenset[ContextVar[Any]]:
     """Return PyTorch's own context variables, such as the values of its compilers' settings."""
-    return _context_variables_with(len(sys.modules))
+    return _context_variables_for_module_count(len(sys.modules))
 
 
 @functools.lru_cache(maxsize=1)
-def _context_variables_with(_: int) -> frozenset[ContextVar[Any]]:
-    return _context_variables_in(sum(name[:5] == "torch" for name in sys.modules.copy()))
+def _context_variables_for_module_count(_: int) -> frozenset[ContextVar[Any]]:
+    return _context_variables_for_torch_module_count(sum(name[:5] == "torch" for name in sys.modules.copy()))
 
 
 @functools.lru_cache(maxsize=1)
-def _context_variables_in(_: int) -> frozenset[ContextVar[Any]]:
+def _context_variables_for_torch_module_count(_: int) -> frozenset[ContextVar[Any]]:
     """Search PyTorch's modules again only if their number, the argument, has changed: counting them is faster."""
     variables: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.version import require_torch
-from jupyter_graphbreak.analysis.priority import with_priorities
+from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import collected_faults, description
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
@@ -185,7 +185,7 @@ class Rerun:
         if costs:
             first_entry = self._kept.entries[0]
             cost = Cost(device_of(first_entry), backend_name(first_entry.backend), costs)
-            return self._update(with_priorities(replace(self.report, cost=cost, startup=combined_startup(starts))))
+            return self._update(prioritize_breaks(replace(self.report, cost=cost, startup=combined_startup(starts))))
         return self._update(self.report)
 
     @_collecting_faults

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.threads import claimed
+from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
@@ -265,7 +265,7 @@ def capture(
     ...     compiled_step(batch)
     >>> print(run.report.to_text())  # doctest: +SKIP
     """
-    from jupyter_graphbreak.recording.children import note_earlier_processes, watched_children
+    from jupyter_graphbreak.recording.children import note_earlier_processes, trace_child_processes
 
     require_torch()
     run = Run()
@@ -284,8 +284,8 @@ def capture(
         events = EventStream(on_event, lambda error: add_note(f"on_event raised {type(error).__name__}: {error}"))
 
     with (
-        claimed(),
-        watched_children(add_note) if processes else contextlib.nullcontext() as children,
+        claim_thread(),
+        trace_child_processes(add_note) if processes else contextlib.nullcontext() as children,
         keep_for_analysis(looks_for_nan=entries and not cost) if entries or cost else contextlib.nullcontext() as kept,
     ):
         try:
@@ -310,15 +310,15 @@ def capture(
 @contextlib.contextmanager
 def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
     """Compile the modules that the code calls while the context is open, and record them."""
-    from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
+    from jupyter_graphbreak.compiling.compiled_calls import compile_calls
     from jupyter_graphbreak.compiling.descriptions import describe_compiled
 
-    with compiled_calls(CompileOptions(), recording.note_fault) as calls:
+    with compile_calls(CompileOptions(), recording.note_fault) as calls:
         try:
             yield
         finally:
             with suppress_faults("describing what was compiled", recording.note_fault):
-                recording.note_compiled(describe_compiled(calls.compiled))
+                recording.note_compiled_callables(describe_compiled(calls.compiled))
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

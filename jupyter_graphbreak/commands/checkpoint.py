@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, FileProblem
-from jupyter_graphbreak.views.words.plain_text import counted, one_line
+from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 
 #: At most this many names are printed.
 _MAX_NAMES = 5
@@ -49,5 +49,5 @@ def checkpoint_command(file: Path, new: Path) -> int:
         click.echo(f"and {len(renamed) - _MAX_NAMES} more")
     if repaired.on_cpu:
         click.echo("The tensors are now on the CPU: this machine lacks the device on which they were saved.")
-    click.echo(one_line(f"Renamed {counted(len(renamed), 'name')}; wrote {new}."))
+    click.echo(one_line(f"Renamed {count_text(len(renamed), 'name')}; wrote {new}."))
     return SUCCESS

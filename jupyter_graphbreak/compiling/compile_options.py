@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CompileOptions(msgspec.Struct, frozen=True):
-    """The arguments for ``torch.compile`` that the user has given.
+    """The arguments for ``torch.compile`` that the user has specified.
 
     Without a backend and a mode, the backend is ``eager``: it has the same graphs and breaks as any other backend and
     the same results as eager code, and it generates no code, so compiling is fast.

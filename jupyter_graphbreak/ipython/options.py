@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 
 from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.report.schema import Device
-from jupyter_graphbreak.views.words.plain_text import joined
+from jupyter_graphbreak.views.words.plain_text import join_words
 
 if TYPE_CHECKING:
     import argparse
@@ -156,7 +156,7 @@ def choose_device(requested: str, cuda: CudaDevices, values: Mapping[str, Any]) 
         return DeviceChoice(Device("auto", "cpu", note=cuda.why_none))
     on_cpu = [name for name, value in values.items() if "cpu" in devices_of(value)]
     if on_cpu:
-        names = f"{joined(on_cpu, ', ', _MAX_NAMES)} {'is' if len(on_cpu) == 1 else 'are'} on the CPU"
+        names = f"{join_words(on_cpu, ', ', _MAX_NAMES)} {'is' if len(on_cpu) == 1 else 'are'} on the CPU"
         return DeviceChoice(Device("auto", "cpu", note=f"{names}, so the code's own devices are used"))
     default_device = f"cuda:{cuda.current}"
     return DeviceChoice(Device("auto", default_device, cuda.names[cuda.current]), default_device)

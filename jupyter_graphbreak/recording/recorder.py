@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak import faults
-from jupyter_graphbreak._torch_compat.compiled import counted_compilations, is_known_code, known_codes
+from jupyter_graphbreak._torch_compat.compiled import count_compilations, is_known_code, snapshot_known_codes
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, why_compile_is_disabled
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
-from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
-from jupyter_graphbreak._torch_compat.threads import claimed
+from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, restrict_trace, trace_logger
+from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.records import additions
@@ -98,13 +98,13 @@ class Recording:
             self._on_record(record)
 
     def add_time_spent(self, seconds: float) -> None:
-        """Add to the time that recording took, in seconds."""
+        """Add some seconds to the time that recording took."""
         with self._lock:
             self.capture_s += seconds
 
     def note(self, level: Literal["info", "warning", "error"], message: str) -> None:
         """Add a sentence for the report's diagnostics."""
-        self._add_outside(additions.Note(level=level, message=message))
+        self._append_without_context(additions.Note(level=level, message=message))
 
     def note_lost(self, kind: str, error: Exception) -> None:
         """Add a note that an entry of the trace is missing, once per kind and error."""
@@ -121,13 +121,13 @@ class Recording:
 
     def describe_device(self, device: Device) -> None:
         """Record the device of the run."""
-        self._add_outside(additions.DeviceUsed(**msgspec.structs.asdict(device)))
+        self._append_without_context(additions.DeviceUsed(**msgspec.structs.asdict(device)))
 
-    def note_compiled(self, compiled: Iterable[additions.CompiledForReport]) -> None:
+    def note_compiled_callables(self, compiled: Iterable[additions.CompiledForReport]) -> None:
         """Record the code that was compiled for the report although the program does not compile it."""
         self._has_compiled_calls = True
         for call in compiled:
-            self._add_outside(call)
+            self._append_without_context(call)
 
     def started_codes(self) -> list[tuple[str, str, int]]:
         """Return the function, file and first line of each code object that Dynamo has begun to compile."""
@@ -139,7 +139,7 @@ class Recording:
             StackEntry(entry.filename, entry.lineno, entry.name, None, entry.colno, entry.end_colno, entry.end_lineno)
             for entry in traceback.extract_tb(error.__traceback__)
         ]
-        self._add_outside(
+        self._append_without_context(
             additions.RunEnded(
                 status="interrupted" if isinstance(error, KeyboardInterrupt) else "error",
                 type=type(error).__name__,
@@ -148,8 +148,8 @@ class Recording:
             )
         )
 
-    def _add_outside(self, addition: Addition) -> None:
-        """Append an addition that belongs to no compilation."""
+    def _append_without_context(self, addition: Addition) -> None:
+        """Append an addition that does not belong to a compilation."""
         self.append(_record_of(addition))
 
     def records_so_far(self) -> list[Record]:
@@ -255,14 +255,14 @@ def record(
     require_torch()
     recording = Recording(find_cell, on_record, running)
     earlier_codes: list[ref[CodeType]] | None = None
-    count_compilations: Callable[[], int | None] | None = None
+    get_compilation_count: Callable[[], int | None] | None = None
     try:
         with (
-            claimed(recording.note_fault) as claim,
+            claim_thread(recording.note_fault) as claim,
             _earlier_codes(recording.note_fault) as earlier_codes,
-            counted_compilations(claim) as count_compilations,
-            _attached(handler := _TraceHandler(recording, claim)),
-            narrowed_trace(handler, NEEDED_ENTRIES, recording.note_lost, claim),
+            count_compilations(claim) as get_compilation_count,
+            _attach_handler(handler := _TraceHandler(recording, claim)),
+            restrict_trace(handler, NEEDED_ENTRIES, recording.note_lost, claim),
             watch(recording.add, recording.add_time_spent, claim) as missing,
         ):
             for sentence in missing:
@@ -273,17 +273,17 @@ def record(
         recording.fail(error)
         raise
     finally:
-        compilation_count = count_compilations() if count_compilations is not None else None
+        compilation_count = get_compilation_count() if get_compilation_count is not None else None
         recording._finish(compilation_count, earlier_codes)  # noqa: SLF001 - same module
 
 
 @contextlib.contextmanager
 def _earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
-    """Yield the code objects that Dynamo knows now, ``None`` if they are unknown; see :func:`known_codes`."""
+    """Yield the code objects that Dynamo knows now, ``None`` if they are unknown; see :func:`snapshot_known_codes`."""
     with contextlib.ExitStack() as stack:
         earlier_codes = None
         try:
-            earlier_codes = stack.enter_context(known_codes())
+            earlier_codes = stack.enter_context(snapshot_known_codes())
         except AttributeError:  # not in this PyTorch
             pass
         except Exception as fault:  # noqa: BLE001 - the user's program must not notice us
@@ -292,7 +292,7 @@ def _earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | N
 
 
 @contextlib.contextmanager
-def _attached(handler: logging.Handler) -> Iterator[None]:
+def _attach_handler(handler: logging.Handler) -> Iterator[None]:
     """Attach a handler to the logger of the structured trace while the context is open."""
     logger = trace_logger()
     try:
@@ -302,8 +302,8 @@ def _attached(handler: logging.Handler) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-#: The entries that number the files of a stack, each with the name of the stack.
-_STACKS = {"dynamo_start": "stack", "symbolic_shape_specialization": "user_stack"}
+#: The kinds of entries with a stack that refers to its files by number, each with the key of the stack.
+_STACK_KEYS = {"dynamo_start": "stack", "symbolic_shape_specialization": "user_stack"}
 
 
 class _TraceHandler(logging.Handler):
@@ -320,7 +320,7 @@ class _TraceHandler(logging.Handler):
         try:
             envelope = getattr(entry, "metadata", None)
             if isinstance(envelope, dict) and self._claim.covers_this_thread():
-                self._take_record(Record(envelope, getattr(entry, "payload", None)))
+                self._append_if_needed(Record(envelope, getattr(entry, "payload", None)))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             with contextlib.suppress(Exception):
                 self._recording.note_lost("record", error)
@@ -330,10 +330,10 @@ class _TraceHandler(logging.Handler):
             with contextlib.suppress(Exception):
                 self._recording.note_fault("measuring the time of the recording", error)
 
-    def _take_record(self, record: Record) -> None:
+    def _append_if_needed(self, record: Record) -> None:
         if record.kind not in NEEDED_ENTRIES:
             return
-        if (stack := _STACKS.get(record.kind)) is not None:
+        if (stack := _STACK_KEYS.get(record.kind)) is not None:
             self._name_files(record.data.get(stack) or ())
         self._recording.append(without_spare_data(record))
 
@@ -363,9 +363,9 @@ def _message(error: BaseException) -> str:
 
 
 def _needs_user_code(value: object) -> bool:
-    """Return whether converting a value to text would run the user's code."""
-    makers = (type(value).__str__, type(value).__repr__)
-    files = [maker.__code__.co_filename for maker in makers if isinstance(maker, types.FunctionType)]
+    """Return whether converting a value to a string would run the user's code."""
+    methods = (type(value).__str__, type(value).__repr__)
+    files = [method.__code__.co_filename for method in methods if isinstance(method, types.FunctionType)]
     return not all(map(is_library, files))
 
 

@@ -28,7 +28,7 @@ from jupyter_graphbreak.recording.exit_stack import GuardedExitStack
 from jupyter_graphbreak.records.source_texts import CellText
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.views.html.bundle import report_in
+from jupyter_graphbreak.views.html.bundle import read_report
 from jupyter_graphbreak.views.rows.sections import build_rows
 
 BREAK = """import torch
@@ -89,6 +89,32 @@ def test_a_method_of_a_compiled_module_is_not_compiled(shell: Shell) -> None:
     (note,) = [note.message for note in shell.report.diagnostics]
     assert note.startswith("Nothing was compiled: the cell calls `solver.solve`")
     assert note.endswith("Compile the method: `torch.compile(solver.solve)`.")
+
+
+@pytest.mark.parametrize(
+    ("method", "call", "note"),
+    [
+        (
+            "",
+            "net.forward(x)",
+            "the cell calls `net.forward`, and `net.compile()` compiles only calls of the module itself.",
+        ),
+        (
+            "def __call__(self, x):\n        return self.forward(x)",
+            "net(x)",
+            "the class of `net` defines `__call__` itself, so `net.compile()` has no effect. Use `torch.compile(net)`.",
+        ),
+    ],
+)
+def test_a_call_that_compile_in_place_does_not_reach(shell: Shell, method: str, call: str, note: str) -> None:
+    shell.run(
+        f"import torch\nclass Net(torch.nn.Module):\n    {method}\n    def forward(self, x):\n        return x.sin()"
+    )
+    shell.run(f"%%compile_explain\nnet, x = Net(), torch.ones(2)\nnet.compile(backend='eager')\n{call}")
+    assert any(note in diagnostic.message for diagnostic in shell.report.diagnostics)
+    if "__call__" in method:
+        shell.run("%%compile_explain\ncompiled = torch.compile(Net(), backend='eager')\ncompiled(x)")
+        assert shell.report.graphs
 
 
 def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
@@ -307,7 +333,7 @@ def test_a_report_is_stored(shell: Shell) -> None:
     shell.run(f"%%compile_explain -o seen\n{BREAK}f(torch.ones(2))")
     assert shell.ip.user_ns["seen"].summary.breaks == 1
     shell.run("seen")
-    assert report_in({MIME_TYPE: seen_bundle(shell)}).to_dict() == shell.ip.user_ns["seen"].to_dict()
+    assert read_report({MIME_TYPE: seen_bundle(shell)}).to_dict() == shell.ip.user_ns["seen"].to_dict()
 
 
 def seen_bundle(shell: Shell) -> dict[str, Any]:

@@ -84,11 +84,11 @@ The CUDA Graph is empty | messages_warnings#kernels-autotuning | computes nothin
 Node slice_948 was invalid, but is output | messages_training#backward-passes-inference-mode | set the dropout to 0
 NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
 FileExistsError WinError 183 | messages_kernels#files-and-caches | Two processes or threads
-RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler-no-triton | Triton 3.3
-LNK1104: cannot open file python312.lib | in_a_notebook#no-gpu-no-compiler-no-triton | include
-InductorError: CalledProcessError: Command gcc | in_a_notebook#no-gpu-no-compiler-no-triton | the reason is above it
-ptxas-blackwell fatal: sm_110a on a Jetson | in_a_notebook#no-gpu-no-compiler-no-triton | newer than the first 3.6
-an Ascend NPU, a TPU, Gaudi | in_a_notebook#no-gpu-no-compiler-no-triton | get_npu_backend
+RTX 5090: is not a recognized processor | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | Triton 3.3
+LNK1104: cannot open file python312.lib | in_a_notebook#a-compiler-on-windows | include
+InductorError: CalledProcessError: Command gcc | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | the reason is above it
+ptxas-blackwell fatal: sm_110a on a Jetson | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | newer than the first 3.6
+an Ascend NPU, a TPU, Gaudi | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | get_npu_backend
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
 DynamicCache object has no attribute key_cache | libraries#transformers | cache.layers[i].keys
 SGLang: garbled output with --enable-torch-compile | libraries#vllm-sglang | leave the option out
@@ -100,8 +100,8 @@ cannot determine truth value of Relational | messages#sizes-and-numbers | leave 
 Cannot copy between CPU and CUDA tensors during capture | messages_kernels#cuda-graphs | is compiled there
 type fp8e4nv not supported in this architecture | messages_kernels#triton-and-the-gpu | float8_e5m2
 cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | Spark
-PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler-no-triton | .triton/cache
-UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | English language pack
+PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#triton-its-version-its-files | .triton/cache
+UnicodeDecodeError on Windows | in_a_notebook#a-compiler-on-windows | English language pack
 torch.cond: Pred is a Python constant | messages_warnings#breaks-and-recompiles | Pass a tensor
 TraceError in prepare_fx | messages#keras-torchscript-fx | cannot follow an `if`
 CUDA_HOME not set; using Triton's bundled libdevice | messages_warnings#precision-and-the-gpu | in the last digits
@@ -177,9 +177,9 @@ raise an error if a CUDA graph is skipped | gpu#skipping-cudagraphs-the-reasons 
 specialized: where? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | guard added
 log CUDA graphs | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | =cudagraphs
 bf16 results differ from eager, which setting? | cost#results-that-differ | emulate_precision_casts
-Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler-no-triton | Build Tools
-Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler-no-triton | python3-dev
-no triton on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
+Compiler: cl is not found | in_a_notebook#a-compiler-on-windows | Build Tools
+Failed to find C compiler in a container | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | python3-dev
+no triton on Windows | in_a_notebook#a-compiler-on-windows | triton-windows
 AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __wrapped__
 CustomTensor(self.weight.data) in forward fails | messages#while-dynamo-traces | as_subclass(C)
 fake tensor: attempting to expand a dimension | messages#fake-tensors-types-devices | follows *got*
@@ -187,7 +187,7 @@ weight.data *= mask: Encountered a set_ on a graph input | messages#while-dynamo
 SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different way
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
-swap LoRA adapters without recompiling | recompiles#what-else-makes-it-compile-again | hotswap_adapter
+swap LoRA adapters without recompiling | recompiles#once-for-each-kind-a-mode-a-type-a-state | hotswap_adapter
 Tensor subclass with a __new__ of its own | traced#sparse-nested-quantized-tensors-subclasses | call `super()`
 TensorClass.clone() breaks the graph | case_studies#a-constructor-with-checks-tensordict | __new__
 e3nn Gate, MACE | case_studies#a-gate-of-an-equivariant-network-e3nn | argmax
@@ -215,14 +215,14 @@ kornia augmentation breaks the graph | libraries#kornia-monai-openclip-speechbra
 MONAI MetaTensor recompiles, sliding window inference | libraries#kornia-monai-openclip-speechbrain | as_tensor()
 pyro SVI with torch.compile | libraries#pyro-gpytorch-botorch | net.compile()
 jagged tensors with flex_attention, padding | libraries#flex-attention-block-masks | pack them into one row
-torch.compile on Jetson, aarch64 | in_a_notebook#no-gpu-no-compiler-no-triton | 3.5
-Triton Error [CUDA] at the first call | in_a_notebook#no-gpu-no-compiler-no-triton | driver
+torch.compile on Jetson, aarch64 | in_a_notebook#triton-its-version-its-files | 3.5
+Triton Error [CUDA] at the first call | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | driver
 torch.compile slower on ROCm | cost#on-a-gpu | MIOpen
 cross entropy of a language model takes too much memory | where_to_compile#around-the-loss-too | in chunks
 backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
 aoti_load_package takes seconds | compile_time#without-a-compiler-in-production | loads at once
 warning: assuming every input is mutated | messages_warnings#kernels-autotuning | could not read
-MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | as_subclass(torch.Tensor)
+MONAI MetaTensor compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | as_subclass(torch.Tensor)
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
@@ -255,7 +255,7 @@ BackendCompilerFailed: missing 'inner_exception' | messages_kernels#worker-proce
 _prims_common.check is deprecated | messages_warnings#breaks-and-recompiles | updating the library ends it
 Disk quota exceeded on a cluster | messages_kernels#files-and-caches | limit their number
 CppCompileError | messages_kernels#inductor-generated-code | g++ 8.3
-Device mps not supported | in_a_notebook#no-gpu-no-compiler-no-triton | Apple's GPU
+Device mps not supported | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | Apple's GPU
 OptimizedModule is not iterable | messages#in-the-call-or-in-a-setting | not subscriptable
 mypy: compiled model has no state_dict | where_to_compile#the-model | type checker
 self = torch.compile(self) | where_to_compile#the-model | compiles nothing
@@ -291,7 +291,7 @@ slow again at the fourth call | gpu#each-size-is-recorded-again-slow-calls-memor
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
 max_seqlen.item() for variable lengths | causes/gb0124 | should be passed as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values
-a graph network compiles again for each graph | libraries#graph-networks-pyg | add_self_loops=False
+a graph network compiles again for each graph | libraries#graph-networks-pyg-dgl | add_self_loops=False
 higher loss when compiled | cost#results-that-differ | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
 segmentation fault with torch.compile | errors#crashes-and-hangs | faulthandler
@@ -308,7 +308,7 @@ spawned processes without a main guard | compile_time#worker-processes | __main_
 A different number of tensors was saved | messages_training#checkpointing | a size became dynamic
 recomputation uses another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | checkpoint inside
 checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
-torch.manual_seed in forward | training#what-breaks-in-training-code | Before the compiled function
+torch.manual_seed in forward | training#what-breaks-in-training-code | before the call
 full_backward_hook ignored, wrong gradients | training#a-hook-that-never-runs | silently wrong
 torch.compiler.disable on a hook with module.compile() | training#a-hook-that-never-runs | runs in each call
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
@@ -346,7 +346,7 @@ fork_rng(devices={0}) | causes/gb0142#set-detect-anomaly-saved-tensors-hooks-sav
 DDP: is the graph split when I compile inside? | training#where-the-graph-is-cut | in all three
 dynamic shapes compile again and again with DDP | training#where-the-graph-is-cut | for the second length
 create_block_mask inside a compiled model breaks | libraries#flex-attention-block-masks | is in the graph in 2.13
-knn_graph in a compiled model | libraries#graph-networks-pyg | make the edges before
+knn_graph in a compiled model | libraries#graph-networks-pyg-dgl | make the edges before
 DDP hangs on one kind of GPU | logs#prevent-ranks-from-hanging | NCCL_DEBUG
 with torch.cuda.device(x.device.index) | causes/gb0142#with-torch-device | has a rule for
 time with CUDA events | cost#a-stopwatch-that-can-be-trusted | elapsed_time
@@ -363,17 +363,17 @@ try around an operation does not catch its error | errors#nothing-raises-but-the
 mutates_args of a custom operator | escape_hatches#custom-operators-one-opaque-operation | "unknown"
 leave one submodule out | escape_hatches#torch-compiler-disable-leave-a-function-out | model.head.forward
 try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only the first call compiles
-omp.h not found on macOS | in_a_notebook#no-gpu-no-compiler-no-triton | brew install libomp
-a GPU too old for Triton | in_a_notebook#no-gpu-no-compiler-no-triton | compute capability
+omp.h not found on macOS | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | brew install libomp
+a GPU too old for Triton | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | compute capability
 evaluation on rank 0 hangs the others | training#ddp-distributeddataparallel-compile-inside-or-outside | model.module
 error in backends/distributed.py | training#where-the-graph-is-cut | from this cutting
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
 when is the backward pass compiled? | where_to_compile#the-model | is slow as well
-pad every batch, or recompile? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | a few lengths
-mark_dynamic fails at a matrix product | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | mark both
-stride mismatch with dynamic=True | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | .contiguous()
-another set of **kwargs compiles again | recompiles#what-else-makes-it-compile-again | the same keys
-the first block of LoRA: requires_grad mismatch | recompiles#what-else-makes-it-compile-again | two graphs are expected
+pad every batch, or recompile? | recompiles#pad-or-let-the-sizes-vary | a few lengths
+mark_dynamic fails at a matrix product | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | mark both
+stride mismatch with dynamic=True | recompiles#it-still-compiles-for-each-length | .contiguous()
+another set of **kwargs compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | the same keys
+the first block of LoRA: requires_grad mismatch | recompiles#once-for-each-kind-a-mode-a-type-a-state | two graphs are expected
 AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not traced
 the output of one compiled function into another | gpu#tensor-output-overwritten-by-a-subsequent-run | calls both
 gradient accumulation with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | register_hook
@@ -392,7 +392,7 @@ an operation without inductor code: implicit fallback | cost#which-operation-is-
 what does freezing do? | causes/bypass-freezing | may go unnoticed
 accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | keep_torch_compile
 Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts its own wrapper inside
-a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
+a second GPU compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | each device
 failed to eagerly compile backwards for dynamic | messages_warnings#training | Only a later
 last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | made anew for each call
 ___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of a different class
@@ -411,9 +411,9 @@ while x.norm() < 50, early stopping | causes/gb0170#while-on-a-tensor | Run the 
 where do I put no_grad? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | Either works
 profiler with_stack=True never ends | cost#in-a-profile | Profile warm calls only
 how often does each graph run? | cost#in-a-profile | Its number of calls
-mark_dynamic inside forward | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | trace forbidden callable
+mark_dynamic inside forward | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | trace forbidden callable
 mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | DynamicInt
-gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | parameters are the same
+gradients that are None compile the step again | recompiles#once-for-each-kind-a-mode-a-type-a-state | parameters are the same
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
 scipy in forward | libraries#scipy-opencv-pybind-cuda-kernels | even if its arguments are NumPy arrays
@@ -492,7 +492,7 @@ cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-s
 model, block or training step: which one? | where_to_compile | repeats a block
 a setting has no effect in a worker thread | settings#a-setting-holds-in-its-thread-only | copy of the context
 recompile limit in the backward thread | settings#a-setting-holds-in-its-thread-only | a thread of its own
-dynamic=True recompiles an RNN | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | compile the body
+dynamic=True recompiles an RNN | recompiles#it-still-compiles-for-each-length | compile the body
 GLOBAL_STATE changed: num_threads | recompiles#what-a-guard-says-in-pytorch-s-words | set it once, before the first call
 what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | are `TORCH_LOGS=recompiles`
 print in a compiled function without a break | causes/gb0059 | Print in the graph
@@ -536,18 +536,18 @@ flash_attention_2 or sdpa | libraries#transformers | batches without padding
 random transforms of torchvision | libraries#torchvision-timm | in the `DataLoader`
 nms | libraries#detectors | torchvision.ops.nms
 torch.cuda.graph or reduce-overhead? | gpu#cuda-graphs | by hand
-does it work on an AMD GPU? | in_a_notebook#no-gpu-no-compiler-no-triton | ROCm
+does it work on an AMD GPU? | in_a_notebook#a-compiler-on-windows | ROCm
 torch.jit or torch.compile or torch.export? | frontends | a faster program in Python
 is append carried out? | common_breaks#side-effects-appends-attributes-counters | replays them after the graph
 graph break or recompile: what is the difference? | questions#find-breaks | for a later call
 EasyDict in a compiled function | traced#dicts-sets-enums-collections | a subclass of `dict`
 __getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
-the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has no mark
-does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | itself pads nothing
+the mark is lost | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | has no mark
+does PyTorch pad to buckets? | recompiles#pad-or-let-the-sizes-vary | itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
 which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
-Python.h: No such file | in_a_notebook#no-gpu-no-compiler-no-triton | in the version of your Python
-cannot find -lcuda in WSL | in_a_notebook#no-gpu-no-compiler-no-triton | LIBRARY_PATH
+Python.h: No such file | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | in the version of your Python
+cannot find -lcuda in WSL | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | LIBRARY_PATH
 retain_grad in compiled code | causes/gb0108 | on the result
 str() of a Decimal | causes/gb0005 | before the call
 np.issubdtype(array.dtype, ...) | causes/gb0157 | Ask the tensor
@@ -569,7 +569,7 @@ a callback when something compiles | settings#functions-of-torch-compiler-and-to
 math.sqrt of a tensor | causes/gb0033 | Use the function of torch
 for layer in self.layers: does it break? | traced#modules-and-hooks | nn.ModuleList
 the random module in a model | traced#random-numbers-and-distributions | random.choice
-module 'torch' has no attribute 'compile' | in_a_notebook#no-gpu-no-compiler-no-triton | came with 2.0
+module 'torch' has no attribute 'compile' | in_a_notebook#pytorch-or-python-is-too-old-or-too-new | came with 2.0
 tv_tensors.Image breaks | libraries#torchvision-timm | as_subclass(torch.Tensor)
 LightningCLI | libraries#lightning-and-fabric | the network inside the module
 a test that fails if the CPU waits for the GPU | cost#on-a-gpu | set_sync_debug_mode
@@ -602,13 +602,13 @@ huber_loss(delta=s) keeps an old value | known_bugs#wrong-results | specialize_f
 my operator's new backward is not used | escape_hatches#custom-operators-one-opaque-operation | of the old code
 a C++ operator compiles again for each number | escape_hatches#custom-operators-one-opaque-operation | SymInt
 AOTAutograd's cache misses at each start | compile_time#a-cache-that-does-not-work | forward passes alone
-libcuda.so cannot found in Colab | in_a_notebook#no-gpu-no-compiler-no-triton | ld.so.conf.d
-Failed to compile. cc_cmd on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | unset `CC`
+libcuda.so cannot found in Colab | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | ld.so.conf.d
+Failed to compile. cc_cmd on Windows | in_a_notebook#a-compiler-on-windows | unset `CC`
 Slurm: the cache reaches a quota of files | recipes#record-and-read-a-slurm-job | save_cache_artifacts
 regional compilation of accelerate runs nothing | libraries#accelerate-offloading | up to 1.14
 FSDP and a compiled all-to-all hang | logs#prevent-ranks-from-hanging | on each rank
 how many recompiles do the counters have? | logs#counters-of-zero-prove-nothing | counts all compilations
-torch_scatter: its data is not allocated yet | libraries#graph-networks-pyg | torch_geometric.utils.scatter
+torch_scatter: its data is not allocated yet | libraries#graph-networks-pyg-dgl | torch_geometric.utils.scatter
 AsyncCollectiveTensor compiles again | training#tensor-parallel-parallelize-module | wait_tensor
 DebugMode is on, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled
 one rank's TORCH_LOGS, srun | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | SLURM_PROCID
@@ -619,8 +619,8 @@ RuntimeError: u0 <= 2 | messages#sizes-and-numbers | torch._check(n < 3)
 index out of bounds: 0 <= tmp7 < 3L | messages_kernels#inductor-generated-code | cross_entropy
 Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?) | messages_kernels#triton-and-the-gpu | --gpu-only
 ComfyUI with compile works once, the second run fails | libraries#comfyui | memory is short
-CompiledKernel has no attribute launch_enter_hook | in_a_notebook#no-gpu-no-compiler-no-triton | one that is too new
-tcc.exe returned non-zero exit status 1 | in_a_notebook#no-gpu-no-compiler-no-triton | include
+CompiledKernel has no attribute launch_enter_hook | in_a_notebook#triton-its-version-its-files | one that is too new
+tcc.exe returned non-zero exit status 1 | in_a_notebook#a-compiler-on-windows | include
 torch.compile inside a custom operator | escape_hatches#custom-operators-one-opaque-operation | call a compiled function
 mixed precision in an autograd.Function: custom_fwd | training#what-breaks-in-training-code | custom_bwd
 uid not found in a container | messages_kernels#files-and-caches | TORCHINDUCTOR_CACHE_DIR
@@ -630,7 +630,7 @@ is_key_in_tls AssertionError with reduce-overhead | messages_kernels#cuda-graphs
 compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder-all-but-the-head | as they are
 what does shapes_spec of torch.compile do? | settings#arguments-of-torch-compile | ShapeVar
 TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | not make faster
-0 active drivers | in_a_notebook#no-gpu-no-compiler-no-triton | sees no GPU
+0 active drivers | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | sees no GPU
 the same result in each run? | cost#random-numbers-and-dropout | left on
 which pass is it? bisect | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | compiler_bisector
 torch.compile in a Docker image | recipes#compile-in-a-container-docker-kubernetes | python3-dev
@@ -647,7 +647,7 @@ each length compiles again under accelerate launch | libraries#accelerate-offloa
 does the Trainer compile evaluations? | libraries#transformers | runs the uncompiled model
 gunicorn --preload hangs with a compiled model | recipes#serve-a-compiled-model-fastapi-gunicorn | OMP_NUM_THREADS=1
 the Tesla T4 skips bfloat16 | recipes#explain-a-cell-in-colab | torch.float16
-FileNotFoundError of a long kernel name on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | LongPathsEnabled
+FileNotFoundError of a long kernel name on Windows | in_a_notebook#a-compiler-on-windows | LongPathsEnabled
 trials of Optuna run eagerly | libraries#many-models-in-one-process-optuna-folds | at the beginning of each trial
 compile workers keep their memory | compile_time#worker-processes | after a minute without work
 beams, or an assistant_model, with a static cache | where_to_compile#generate | refuses
@@ -659,7 +659,7 @@ AOTInductor accepts another batch size | compile_time#without-a-compiler-in-prod
 ComfyUI with a compile node: black images | libraries#comfyui | fp16_accumulation
 slower again after other sizes were seen | recompiles#numbers-and-shapes-become-dynamic | uses that graph as well
 Kubernetes: how many threads with a CPU limit? | cost#how-much-faster-will-it-be | throttled
-No such file or directory: /sbin/ldconfig | in_a_notebook#no-gpu-no-compiler-no-triton | TRITON_LIBCUDA_PATH
+No such file or directory: /sbin/ldconfig | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | TRITON_LIBCUDA_PATH
 torch.export of RetinaNet | libraries#detectors | 10_000
 does inductor use FlashAttention for my own attention? | libraries#flash-attn-xformers-sageattention | masked_fill
 Unsupported: call_method ListVariable() copy [] {} | traced#lists-and-tuples | `values.copy()`
@@ -693,11 +693,11 @@ a loop over NumPy arrays compiles for 34 seconds | compile_time#slow-to-compile-
 DeepSpeed hangs at its first step | libraries#deepspeed | raise the timeout
 lora key not loaded | libraries#lora-adapters-peft | _orig_mod
 the switch --torch_compile changes nothing | libraries#programs-with-a-switch-timm-torchtune-axolotl | many sizes
-exactly as fast as before | cost#slower-than-eager-how-to-read-the-figures | was nothing compiled
+exactly as fast as before | cost#slower-than-eager-how-to-read-the-figures | perhaps [nothing was compiled]
 inductor is slower in 2.9 than in 2.8 | cost#slower-or-more-memory-since-an-update-of-pytorch | GRAPH_PARTITION=0
 compile time grew by 40% with an update | cost#slower-or-more-memory-since-an-update-of-pytorch | belongs to one version
 max_seqlen_in_batch_kv == 31868 | libraries#flash-attn-xformers-sageattention | four compilations
-the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg | a bug of 2.1
+the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg-dgl | a bug of 2.1
 does the cache notice that my code has changed? | compile_time#kept-on-disk-the-second-start | need not be deleted
 a warm cache, and still a second | compile_time#a-cache-that-does-not-work | this is normal
 PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | Remove that folder
@@ -714,9 +714,9 @@ the first start needs the most memory | cost#out-of-memory-oom-only-when-compile
 torch_tensorrt with sizes that vary | cost#which-backend-one-of-your-own | min_shape
 reduce-overhead is slower on an RTX 4090 | cost#which-mode | where kernels are long
 does fullgraph=True make it faster? | cost#which-mode | changes no speed
-how to get it to run on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
-SparseTensor, ind2ptr | libraries#graph-networks-pyg | neither package has fake kernels
-module 'torch' has no attribute 'compiler' | in_a_notebook#no-gpu-no-compiler-no-triton | with 2.1
+how to get it to run on Windows | in_a_notebook#a-compiler-on-windows | triton-windows
+SparseTensor, ind2ptr | libraries#graph-networks-pyg-dgl | neither package has fake kernels
+module 'torch' has no attribute 'compiler' | in_a_notebook#pytorch-or-python-is-too-old-or-too-new | with 2.1
 FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
 onnx export: this is step 1/3 | messages_export#torch-onnx-export | Exception summary
 No ONNX function found for aten._linalg_svd | messages_export#torch-onnx-export | custom_translation_table
@@ -747,7 +747,7 @@ checkPoolLiveAllocations with max-autotune in ComfyUI | messages_kernels#cuda-gr
 how to turn compiling off in CSM | libraries#programs-with-a-switch-timm-torchtune-axolotl | NO_TORCH_COMPILE=1
 how do I compile a NequIP model? | libraries#programs-with-a-switch-timm-torchtune-axolotl | in the configuration
 every new prompt length compiles the prefill | where_to_compile#generate | pad_to_multiple_of
-hip_utils.c cannot be compiled on Windows with AMD | in_a_notebook#no-gpu-no-compiler-no-triton | clang-cl
+hip_utils.c cannot be compiled on Windows with AMD | in_a_notebook#a-compiler-on-windows | clang-cl
 a recomputation takes another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | _set_lru_cache
 save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
 torch.compile inside my own backend | cost#which-backend-one-of-your-own | compile_fx(graph, inputs)
@@ -765,8 +765,8 @@ OneCycleLR recompiles the step although lr is a tensor | recompiles#a-learning-r
 vLLM: the first request has a high TTFT | libraries#vllm-sglang | before users do
 vLLM on a CPU uses few cores | libraries#vllm-sglang | delete the folder
 warming up Whisper takes 10 minutes | where_to_compile#generate | records none
-uv venv: Python.h not found | in_a_notebook#no-gpu-no-compiler-no-triton | brings its headers
-the example of PyG gains 4 percent | libraries#graph-networks-pyg | gains little
+uv venv: Python.h not found | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | brings its headers
+the example of PyG gains 4 percent | libraries#graph-networks-pyg-dgl | gains little
 a speech model with varying lengths gets slower | cost#slower-than-eager-how-to-read-the-figures | for any size
 compiled_autograd compiles after each zero_grad | training#do-you-need-compiled-autograd | zeroed instead of `None`
 the second call is extremely slow with reduce-overhead | gpu#each-size-is-recorded-again-slow-calls-memory | one records
@@ -783,8 +783,8 @@ LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-th
 autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
 does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset it
-Torch not compiled with XPU enabled | in_a_notebook#no-gpu-no-compiler-no-triton | PyTorch for your device
-Arc A770: MODULE_BUILD_FAILURE | in_a_notebook#no-gpu-no-compiler-no-triton | more registers
+Torch not compiled with XPU enabled | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | PyTorch for your device
+Arc A770: MODULE_BUILD_FAILURE | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | more registers
 a cache of rotary embeddings is overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | keeps in an attribute
 complex numbers of Qwen Image fail at random | messages_warnings#precision-and-the-gpu | fail now and then
 CP 32 and torch.compile hang | training#tensor-parallel-parallelize-module | 32 ranks

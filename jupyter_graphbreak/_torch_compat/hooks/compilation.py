@@ -15,8 +15,9 @@ from jupyter_graphbreak._torch_compat.compiled import has_cached_code
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
-from jupyter_graphbreak._torch_compat.hooks.observer import watched, watching_calls
+from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_hooks
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
+    add_positions,
     code_number,
     code_object,
     exception_name,
@@ -28,9 +29,8 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
     stack_entries,
     stack_of_operation,
     tracing_stack,
-    with_positions,
 )
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import (
     BreakSeen,
     CudagraphSkipped,
@@ -79,8 +79,8 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
         module = _module_called_by(code, functools.partial(observer.local_variable, call.caller))
         return FrameStarted(**identity(code), stack=program_stack(), fullgraph_site=site, module=module)
 
-    hook = watched(_hide_our_frames(module.log_dynamo_start), observer, before=observation)
-    return patched(module, "log_dynamo_start", hook)
+    hook = wrap_with_hooks(_hide_our_frames(module.log_dynamo_start), observer, before=observation)
+    return patch_attribute(module, "log_dynamo_start", hook)
 
 
 def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None:
@@ -128,15 +128,15 @@ def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watch_breaks(observer: Observer) -> AbstractContextManager[None]:
-    """Record the exact expression of a break, and the settings in force at it."""
+    """Record the exact expression of a break, and the settings in force there."""
     module = importlib.import_module(_SYMBOLIC_CONVERT)
     # It is a method of the tracer since torch 2.10, and was a function of the module before.
     owner = module.InstructionTranslatorBase if hasattr(module.InstructionTranslatorBase, "log_graph_break") else module
-    return patched(owner, "log_graph_break", watched_log_graph_break(owner.log_graph_break, observer))
+    return patch_attribute(owner, "log_graph_break", wrap_log_graph_break(owner.log_graph_break, observer))
 
 
-def watched_log_graph_break(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
-    """Return a watched ``log_graph_break``, for any release."""
+def wrap_log_graph_break(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
+    """Add the hook on breaks to ``log_graph_break`` of any release."""
 
     def observation(call: WatchedCall) -> BreakSeen | None:
         error = call.argument("exc")  # torch >= 2.11
@@ -161,16 +161,16 @@ def watched_log_graph_break(original: Callable[..., Any], observer: Observer) ->
             gb_id=registry_entry(name[1].strip()).gb_id if name is not None else None,
             error_on_graph_break=getattr(tracer, "error_on_graph_break", None),
             fullgraph=getattr(tracer, "one_graph", None),
-            stack=with_positions(stack_entries(stack if stack is not None else tracing_stack()), tracer),
+            stack=add_positions(stack_entries(stack if stack is not None else tracing_stack()), tracer),
             above=program_stack(),
             scopes=observer.scopes.open_scopes(tracer),
         )
 
-    return watched(original, observer, before=observation)
+    return wrap_with_hooks(original, observer, before=observation)
 
 
 def watch_failures(observer: Observer) -> AbstractContextManager[None]:
-    """Record the place of an error without a break event, and whether it reached the user."""
+    """Record the location of an error without a break event, and whether it reached the user."""
     module = importlib.import_module(_CONVERT_FRAME)
 
     def observation(call: WatchedCall) -> FrameFailed:
@@ -192,7 +192,7 @@ def watch_failures(observer: Observer) -> AbstractContextManager[None]:
             raised=_reaches_user(error, strict=bool(one_graph) or bool(setting)),
         )
 
-    return watching_calls(module, "exception_handler", observer, before=observation)
+    return observe_calls(module, "exception_handler", observer, before=observation)
 
 
 def _reaches_user(error: BaseException, *, strict: bool) -> bool:
@@ -238,8 +238,8 @@ def watch_resumes(observer: Observer) -> AbstractContextManager[None]:
             enters=code_number(inner_codes[-1]) if inner_codes else None,
         )
 
-    hook = watched(function, observer, before=keep_known_functions, after=observation)
-    return patched(cache, "lookup", classmethod(hook))
+    hook = wrap_with_hooks(function, observer, before=keep_known_functions, after=observation)
+    return patch_attribute(cache, "lookup", classmethod(hook))
 
 
 @contextlib.contextmanager
@@ -265,8 +265,8 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
         return GraphStacks(stacks=list(stacks), ops=ops, reason=reason)
 
     with (
-        watching_calls(graphs, "create_node", observer, after=keep_stack),
-        watching_calls(graphs, "call_user_compiler", observer, before=observation),
+        observe_calls(graphs, "create_node", observer, after=keep_stack),
+        observe_calls(graphs, "call_user_compiler", observer, before=observation),
     ):
         yield
 
@@ -282,4 +282,4 @@ def watch_cudagraph_skips(observer: Observer) -> AbstractContextManager[None]:
         reason = observer.local_variable(call.caller, "msg")
         return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None
 
-    return watching_calls(module, "get_metrics_context", observer, before=observation)
+    return observe_calls(module, "get_metrics_context", observer, before=observation)

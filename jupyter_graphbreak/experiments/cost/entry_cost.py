@@ -21,8 +21,8 @@ from jupyter_graphbreak._torch_compat.compiled import (
     compiled_callable,
 )
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.guard_trees import collected_guards
-from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
+from jupyter_graphbreak._torch_compat.guard_trees import collect_guards
+from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
@@ -161,7 +161,7 @@ def measure_entry(
         for variant in (variants.compiled, variants.break_only, *variants.remedied.values()):
             exit_stack.enter_context(recompiling(variant.subject.call))
         variants.eager.warm_up()
-        with recorder.record(find_cell) as recording, collected_guards() as guards:
+        with recorder.record(find_cell) as recording, collect_guards() as guards:
             recording.describe_device(Device("auto", default_device_name()))
             is_settled = variants.compiled.warm_up()
         copy_report, files = build_with_files(recording.records)
@@ -386,7 +386,7 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
     return Entry(callable_name(call), None, call, arguments, *options)
 
 
-@looking_at_tensors()
+@disable_gradients_and_overrides()
 def device_of(entry: Entry) -> str:
     """Return the device of a call: the first one other than the CPU among its tensors' devices, or else ``cpu``."""
     return next((str(tensor.device) for tensor in entry.tensors() if tensor.device.type != "cpu"), "cpu")

@@ -13,7 +13,7 @@ import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.partitions import SavedTensor, saved_tensors, stack_of
-from jupyter_graphbreak._torch_compat.profile_ranges import device_activities
+from jupyter_graphbreak._torch_compat.profile_ranges import record_device_activities
 from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.cost.graph_timer import as_leaves
@@ -82,7 +82,7 @@ def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activit
         If the user's profiler is active.
     """
     device = "cuda" if isinstance(variant.clock, CudaClock) else None
-    activities = device_activities(call, device)
+    activities = record_device_activities(call, device)
     return [
         activity for activity in activities if not activity.memory or (activity.memory == "cpu") == (device is None)
     ]

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import backend_and_options
-from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, forced_backend
+from jupyter_graphbreak._torch_compat.configuration import force_backend, use_eager_random_numbers
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.remedies.application import (
     Program,
@@ -346,7 +346,7 @@ class TrialRunner:
         cases = _accepted_first(self._uncompiled_original.pool)
 
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
-            with sandboxed(), eager_random_numbers():
+            with sandboxed(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 with recompiling(subject.call):
                     return self._run_all(
@@ -355,7 +355,7 @@ class TrialRunner:
 
         @contextlib.contextmanager
         def open_uncompiled() -> Iterator[tuple[Any, Subject]]:
-            with sandboxed(), eager_random_numbers():
+            with sandboxed(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 yield subject.call, subject
 
@@ -649,7 +649,7 @@ class TrialRunner:
         find_cell: FindCell,
         is_promising: IsPromising,
     ) -> CompiledRun:
-        backend = own_backend(self.backend)
+        backend = clone_backend(self.backend)
 
         def compile_here(function: Any) -> Any:
             return self.entry.compile(function, backend)
@@ -668,7 +668,7 @@ class TrialRunner:
             chosen_cases: list[ReferenceCase], earlier_run: CompiledRun | None = None
         ) -> tuple[Report, dict[str, str], list[Result]]:
             results: list[Result] = []
-            with forced_backend(backend_to_force), recorder.record(find_cell) as recording:
+            with force_backend(backend_to_force), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
                 for case in chosen_cases:
                     if earlier_run is not None and (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.experiments.trial.stand_ins import stream_in_memory
-from jupyter_graphbreak.recording.targets import is_own
+from jupyter_graphbreak.recording.targets import may_be_user_defined
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxied_by
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def is_data(value: Any) -> bool:
         not is_code(value)
         and not is_shared(value)
         and attribute_of(value, "__dict__") is not None
-        and is_own(cls)
+        and may_be_user_defined(cls)
         and cls.__module__.partition(".")[0] not in sys.stdlib_module_names
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
+from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.object_kinds import (
     BUFFER_TYPES,
@@ -56,7 +56,7 @@ class SavedState:
         self._memory: dict[int, tuple[torch.Tensor, Any]] = {}
         self._seen: dict[int, Any] = {id(value): value for value in excluded}
         pending = list(roots)
-        with looking_at_tensors():
+        with disable_gradients_and_overrides():
             while pending:
                 value = pending.pop()
                 if id(value) in self._seen or not is_data(value):
@@ -66,7 +66,7 @@ class SavedState:
 
     def restore(self) -> None:
         """Restore the saved content of each object."""
-        with looking_at_tensors(), torch.inference_mode(mode=False):
+        with disable_gradients_and_overrides(), torch.inference_mode(mode=False):
             self._restore_tensors()
 
     def storages(self) -> list[torch.UntypedStorage]:

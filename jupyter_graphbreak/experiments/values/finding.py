@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.compiled import running_eagerly
-from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
+from jupyter_graphbreak._torch_compat.compiled import force_eager_on_thread
+from jupyter_graphbreak._torch_compat.configuration import use_eager_random_numbers
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.check.graph_comparison import gradients_of
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
@@ -88,7 +88,7 @@ def values_of_entry(
     number, calls : int
         The number of the entry's call in the run, from 1, and the number of all calls.
     """
-    with entry.set_up(), sandboxed(), eager_random_numbers():
+    with entry.set_up(), sandboxed(), use_eager_random_numbers():
         recorder = ValueRecorder()
         backend = RecordingBackend(recorder)
         subject = Subject(entry.call, entry.arguments)
@@ -198,13 +198,13 @@ def _eager_counts(entry: Entry, recorder: ValueRecorder) -> NonFiniteCounts:
         with EagerRecordingMode(recorder):
             return subject.call(*args, **kwargs)
 
-    with running_eagerly():
+    with force_eager_on_thread():
         return _nonfinite_counts("eager", program, subject)
 
 
 def _compiled_counts(entry: Entry) -> NonFiniteCounts:
     subject = Subject(entry.call, entry.arguments)
-    program = entry.compile(subject.call, own_backend(entry.backend))
+    program = entry.compile(subject.call, clone_backend(entry.backend))
     with recompiling(subject.call):
         return _nonfinite_counts("backend", program, subject)
 

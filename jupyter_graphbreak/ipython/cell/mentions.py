@@ -78,20 +78,40 @@ def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tup
 
 
 def note_on_methods(tree: ast.AST, namespace: Mapping[str, Any]) -> str | None:
-    """Return a note if a cell calls a method of a module that was compiled; only calls of the module run compiled."""
+    """Return a note if a cell calls a compiled module in a way that runs eagerly, such as by one of its methods."""
     if "torch" not in sys.modules:
         return None
     module_class = sys.modules["torch"].nn.Module
     for node in ast.walk(tree):
         match node:
+            case ast.Call(ast.Name(id=name)):
+                method = "__call__"
             case ast.Call(ast.Attribute(ast.Name(id=name), attr=method)):
-                module = compiled_callable(namespace.get(name))
-                is_own_method = isinstance(inspect.getattr_static(type(module), method, None), types.FunctionType)
-                if isinstance(module, module_class) and is_own_method and not hasattr(module_class, method):
-                    return (
-                        f"Nothing was compiled: the cell calls `{name}.{method}`, and compiling a module compiles only "
-                        f"calls of the module itself. Compile the method: `torch.compile({name}.{method})`."
-                    )
+                pass
+            case _:
+                continue
+        value = namespace.get(name)
+        module = compiled_callable(value)
+        if not isinstance(module, module_class):
+            continue
+        is_own_method = isinstance(inspect.getattr_static(type(module), method, None), types.FunctionType)
+        if is_own_method and not hasattr(module_class, method):
+            return (
+                f"Nothing was compiled: the cell calls `{name}.{method}`, and compiling a module compiles only "
+                f"calls of the module itself. Compile the method: `torch.compile({name}.{method})`."
+            )
+        if module is not value:
+            continue
+        if method == "forward":
+            return (
+                f"Nothing was compiled: the cell calls `{name}.forward`, and `{name}.compile()` compiles only calls of "
+                f"the module itself. Call `{name}(...)`."
+            )
+        if method == "__call__" and getattr(type(module), method) is not getattr(module_class, method):
+            return (
+                f"Nothing was compiled: the class of `{name}` defines `__call__` itself, so `{name}.compile()` has no "
+                f"effect. Use `torch.compile({name})`."
+            )
     return None
 
 

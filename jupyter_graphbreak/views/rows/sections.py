@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.views.rows.schema import ROWS_VERSION, Look, Row, Rows, Section, Spot
 from jupyter_graphbreak.views.words import changes as change_words
-from jupyter_graphbreak.views.words.aftermath import aftermath_here
+from jupyter_graphbreak.views.words.advice import advice_for_break, cost_text
+from jupyter_graphbreak.views.words.aftermath import aftermath_in_function
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.cost import (
     check_sentence,
@@ -25,20 +26,19 @@ from jupyter_graphbreak.views.words.cost import (
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import best_remedy
-from jupyter_graphbreak.views.words.guidance import cost_text, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import (
-    decision_place,
-    helper_place_text,
+    decision_location,
+    helper_location_text,
     ordered_paths,
-    path_beside,
-    path_effect,
+    path_effect_text,
+    path_note,
 )
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
-from jupyter_graphbreak.views.words.places import brief_code, line_text, place
+from jupyter_graphbreak.views.words.places import brief_code, line_text, location_text
 from jupyter_graphbreak.views.words.plain_text import (
-    counted,
-    joined,
+    count_text,
+    join_words,
     one_line,
     whole_clauses,
     with_arrows,
@@ -48,17 +48,17 @@ from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.recompilation import (
     best_recompile_remedy,
     function_name,
-    guard_lines,
+    guard_lines_text,
     listed_recompilations,
     recompile_remedies,
     shows_advice,
 )
 from jupyter_graphbreak.views.words.remedies import (
     comment_for_cell,
-    outcome,
-    own_edit_sentence,
+    outcome_text,
     sign_of,
     target_text,
+    user_edit_sentence,
     verdict_label,
 )
 from jupyter_graphbreak.views.words.reproducers import reproducer_sentence
@@ -83,8 +83,8 @@ _MAX_NAMES_OF_COMPILED = 4
 _MAX_SENTENCES = 50
 
 
-def _compiled_for_report(report: Report) -> str:
-    """Name the code that was compiled only for the report, because the program does not compile it; empty if none was.
+def _compiled_calls_sentence(report: Report) -> str:
+    """Name the calls that were compiled only for the report, because the program does not compile them; empty if none.
 
     "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
     """
@@ -97,59 +97,59 @@ def _compiled_for_report(report: Report) -> str:
     names = list(dict.fromkeys(names))
     program = "cell" if any(source.kind == "cell" for source in report.sources) else "program"
     pronoun = "it" if len(names) == 1 else "them"
-    shown_names = joined(names, ", ", _MAX_NAMES_OF_COMPILED)
+    shown_names = join_words(names, ", ", _MAX_NAMES_OF_COMPILED)
     return f"compiled for this report: {shown_names}; the {program} itself does not compile {pronoun}"
 
 
-def _without_cudagraph(report: Report) -> list[str]:
-    """Name graphs without a CUDA graph: "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
+def _cudagraph_skip_sentences(report: Report) -> list[str]:
+    """Return sentences such as "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
     sentences = []
     for skip in report.cudagraph_skips[:_MAX_SENTENCES]:
         name = f"graph {skip.graph}" if skip.graph is not None else "a graph"
-        where = f", {place(report, skip.location)}" if skip.location is not None else ""
+        where = f", {location_text(report, skip.location)}" if skip.location is not None else ""
         sentences.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{where}")
     return sentences
 
 
-#: The maximum number of rows per section. Front ends read no more, and saved outputs must stay small.
+#: The maximum number of rows per section: front ends read no more than this, and saved outputs must stay small.
 MAX_ROWS = 5_000
 #: The maximum number of characters of a label or detail, and of a paragraph.
 _MAX_LABEL_LENGTH, _MAX_PARAGRAPH_LENGTH = 300, 1_000
 _T = TypeVar("_T")
-#: At most this many guards of one function are written out.
+#: At most this many guards of one function are listed.
 _MAX_GUARDS = 10
 
 
 def build_rows(report: Report) -> Rows:
     """Return all rows of a report, in reading order."""
     report = shown_part(report)
-    outcome, text = verdict(report)
+    outcome, verdict_text = verdict(report)
     return Rows(
         version=ROWS_VERSION,
         look=outcome,
-        status=_status_lines(report, text),
-        about=about(report),
+        status=_status_lines(report, verdict_text),
+        about=about_rows(report),
         title=_shorten_label(compiled_name(report)),
-        sections=[section for make in _SECTIONS if (section := make(report)) is not None],
+        sections=[section for make_section in _SECTIONS if (section := make_section(report)) is not None],
     )
 
 
-def about(report: Report) -> list[Row]:
-    """Return rows about the run as a whole, such as the result of the user's edit and what was not run again."""
-    edit, works = own_edit_sentence(report)
-    without_cudagraph = enumerate(_without_cudagraph(report))
+def about_rows(report: Report) -> list[Row]:
+    """Return rows about the run as a whole: the user's own edit, calls compiled for the report, side effects, ..."""
+    edit, works = user_edit_sentence(report)
+    without_cudagraph = enumerate(_cudagraph_skip_sentences(report))
     rows = [
         Row("edit", edit, "good" if works else "bad"),
-        Row("compiled", _compiled_for_report(report)),
+        Row("compiled", _compiled_calls_sentence(report)),
         Row("effects", not_run_again_sentence(report), "bad"),
         *(Row(f"cudagraph{index}", sentence) for index, sentence in without_cudagraph),
     ]
     return [row for row in rows if row.label]
 
 
-def measurements(report: Report) -> list[Section]:
+def measurement_sections(report: Report) -> list[Section]:
     """Return the sections with the results of experiments, as sentences."""
-    return [section for make in _MEASUREMENTS if (section := make(report)) is not None]
+    return [section for make_section in _MEASUREMENTS if (section := make_section(report)) is not None]
 
 
 def _status_lines(report: Report, verdict_text: str) -> list[str]:
@@ -160,7 +160,7 @@ def _status_lines(report: Report, verdict_text: str) -> list[str]:
     return [whole_clauses(" ".join(part.split()), _MAX_LABEL_LENGTH) for part in parts if part]
 
 
-# The sections.
+# Functions that make the sections.
 
 
 def _change_section(report: Report) -> Section | None:
@@ -212,8 +212,8 @@ def _break_row(report: Report, number: int, break_: Break) -> Row:
     location = break_.location
     code = brief_code(location.code) if location is not None else ""
     function = "" if location is None or location.function in {None, "<module>"} else location.function or ""
-    details = [aftermath_here(report, break_), f"in {function}" if function and code else ""]
-    fix, advice = best_remedy(report, break_), guidance(report, break_)
+    details = [aftermath_in_function(report, break_), f"in {function}" if function and code else ""]
+    fix, advice = best_remedy(report, break_), advice_for_break(report, break_)
     step = f"Do: {advice[0].text}" if advice else ""
     if fix is not None:
         step = f"Fix: {fix.title} ({verdict_label(fix)})"
@@ -243,7 +243,7 @@ def _graph_section(report: Report) -> Section | None:
         spot = Spot(first[0].source, first[0].line) if first else _as_spot(frame_location)
         place_of_spot = Location(spot.source, spot.line, spot.line) if spot is not None else None
         # The notebook's copy of a very large report contains no operations.
-        ops = counted(len(graph.ops), "op") if graph.ops or not graph.lines else ""
+        ops = count_text(len(graph.ops), "op") if graph.ops or not graph.lines else ""
         end_text = f"ends at break {numbers[graph.break_]}" if graph.break_ in numbers else ""
         return Row(
             graph.id,
@@ -285,7 +285,7 @@ def _recompile_section(report: Report) -> Section | None:
     costs = {frame.id: frame.compile_s for frame in report.frames}
     rows = []
     for index, recompilation in enumerate(_first_items(functions)):
-        guards = [(guard, guard_lines(report, guard)) for guard in recompilation.guards[:_MAX_GUARDS]]
+        guards = [(guard, guard_lines_text(report, guard)) for guard in recompilation.guards[:_MAX_GUARDS]]
         variations = [with_arrows(guard.variation) + (f", {lines}" if lines else "") for guard, lines in guards]
         remaining = len(recompilation.guards) - 1
         known_costs = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
@@ -301,7 +301,7 @@ def _recompile_section(report: Report) -> Section | None:
                 is_code=not recompilation.is_merged,
                 details=_labels(
                     _place_text(report, recompilation.location),
-                    recompilation.times,
+                    recompilation.times_text,
                     *variations[:1],
                     f"and {remaining} more" if remaining > 0 else "",
                     recompilation.warning,
@@ -315,7 +315,7 @@ def _recompile_section(report: Report) -> Section | None:
                     ),
                     _fix_sentence(report, fix) if fix is not None else "",
                     f"Not tried: {untried}" if untried else "",
-                    *(trials.person if trials else ()),
+                    *(trials.decisions if trials else ()),
                 ),
                 spot=_as_spot(recompilation.location),
                 cost=sum(known_costs) if known_costs else None,
@@ -325,9 +325,9 @@ def _recompile_section(report: Report) -> Section | None:
 
 
 def _fix_sentence(report: Report, fix: Remedy) -> str:
-    """Return the change that ends recompiles, with the outcome of its trial and the measured time of a call with it."""
+    """Return the change that ends recompiles, with the outcome of its trial and the time of a call, if measured."""
     time = time_change_text(report, fix)
-    return f"Fix: {fix.title}. {outcome(fix)}{f'; {time}' if time else ''}"
+    return f"Fix: {fix.title}. {outcome_text(fix)}{f'; {time}' if time else ''}"
 
 
 def _scope_section(report: Report) -> Section | None:
@@ -353,16 +353,16 @@ def _path_section(report: Report) -> Section | None:
     rows = []
     paths = ordered_paths(report)
     for index, path in enumerate(_first_items(paths)):
-        decision, helper = decision_place(path), helper_place_text(report, path)
+        decision, helper = decision_location(path), helper_location_text(report, path)
         rows.append(
             Row(
                 str(index),
                 _shorten_label(f"{path.function}()"),
                 is_code=True,
                 name="Only when compiled",
-                details=_labels(_place_text(report, decision), path_effect(path)),
+                details=_labels(_place_text(report, decision), path_effect_text(path)),
                 more=_paragraphs(f"asked in {helper}" if helper else ""),
-                beside=_shorten_label(path_beside(path)),
+                beside=_shorten_label(path_note(path)),
                 spot=_as_spot(decision),
             )
         )
@@ -382,7 +382,7 @@ def _remedy_section(report: Report) -> Section | None:
                 "good" if works else "note",
                 sign=sign_of(remedy),
                 details=[_shorten_label(target_text(report, remedy)), verdict_label(remedy)],
-                more=[_shorten_paragraph(text) for text in (outcome(remedy), *remedy.differences)],
+                more=[_shorten_paragraph(text) for text in (outcome_text(remedy), *remedy.differences)],
                 spot=spot,
                 comment=[_shorten_paragraph(one_line(text)) for text in comment_for_cell(report, remedy)],
             )
@@ -411,7 +411,7 @@ def _check_section(report: Report) -> Section | None:
     checks = report.check or []
     sentences: list[tuple[str, Look]] = []
     for check in checks:
-        equal_checks = [other for other in checks if other == check]  # such as a call with gradients and a call without
+        equal_checks = [other for other in checks if other == check]  # for example, of calls with and without gradients
         if check.equal and check is not equal_checks[0]:
             continue
         sentences.append((check_sentence(report, check, len(equal_checks)), "good" if check.equal else "bad"))
@@ -442,7 +442,9 @@ def _value_section(report: Report) -> Section | None:
         if (left_out := left_out_sentence(values)) != "":
             rows.append(Row(f"{number}m", left_out))
     lines = sum(len(values.lines) for values in report.values or [])
-    return Section("value", "Values", list(_first_items(rows)), len(rows), [counted(lines, "line")]) if rows else None
+    return (
+        Section("value", "Values", list(_first_items(rows)), len(rows), [count_text(lines, "line")]) if rows else None
+    )
 
 
 def _reproducer_section(report: Report) -> Section | None:
@@ -471,7 +473,7 @@ def _note_section(report: Report) -> Section | None:
     return _make_section("note", "Notes", rows[:MAX_ROWS], [*effects, *diagnostics])
 
 
-#: Sections of sentences, which every view shows unchanged.
+#: The functions that make the sections whose rows are sentences; every view shows these sentences unchanged.
 _MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (
     _cost_section,
     _check_section,

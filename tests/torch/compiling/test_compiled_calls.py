@@ -17,9 +17,9 @@ import pytest
 import torch
 
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
-from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls, compiled_calls
+from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls, compile_calls
 from jupyter_graphbreak.compiling.descriptions import describe_compiled
-from jupyter_graphbreak.compiling.tracebacks import failed_assertion, places_in_graph
+from jupyter_graphbreak.compiling.tracebacks import failed_assertion, stack_of_graph_line
 
 X = torch.ones(2)
 CALL = torch.nn.Module.__call__
@@ -90,7 +90,7 @@ def _fresh() -> Iterator[None]:
 @contextmanager
 def calls_compiled() -> Iterator[CompiledCalls]:
     faults: list[str] = []
-    with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         yield calls
     assert faults == []
     assert torch.nn.Module.__call__ is CALL
@@ -242,7 +242,7 @@ def test_a_warning_of_a_graph_is_at_the_line_of_the_program() -> None:
 
 
 def test_a_frame_that_is_no_graph_has_no_places() -> None:
-    assert places_in_graph(sys._getframe(), 1) == []
+    assert stack_of_graph_line(sys._getframe(), 1) == []
 
 
 def lines(error: BaseException) -> list[tuple[str, int | None]]:

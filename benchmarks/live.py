@@ -1,7 +1,7 @@
 """Measure the progress line of a long compilation in a real kernel: its update rate and cost.
 
-A pair is one cell under ``%%compile_explain`` and the same under ``%%compile_explain -q``, which watches in the same
-way but shows nothing. Each runs in a fresh kernel, and the order alternates.
+A pair is one cell under ``%%compile_explain`` and the same code under ``capture()``, which watches in the same way but
+shows nothing. Each runs in a fresh kernel, and the order alternates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 torch.compile(torch.sin, backend="eager")(torch.ones(3))
 %load_ext jupyter_graphbreak"""
 
-_CELL = """%%compile_explain {options}
+_CODE = """
 @torch.compile(backend="eager")
 def f(x):
     for _ in range({ops}):
@@ -33,6 +33,8 @@ _clocks = time.perf_counter, time.process_time, time.thread_time
 _start = [clock() for clock in _clocks]
 _ = f(torch.ones(3))
 print(*(clock() - start for clock, start in zip(_clocks, _start)))"""
+_LIVE = "%%compile_explain" + _CODE
+_QUIET = "import jupyter_graphbreak\nwith jupyter_graphbreak.capture():" + _CODE.replace("\n", "\n    ")
 
 
 class Result(NamedTuple):
@@ -44,7 +46,7 @@ class Result(NamedTuple):
     changes: int
 
 
-def run(options: str, ops: int) -> Result:
+def run(cell: str, ops: int) -> Result:
     """Compile a graph of many operations."""
     manager, client = start_new_kernel(kernel_name="python3")
     states: list[str] = []
@@ -59,7 +61,7 @@ def run(options: str, ops: int) -> Result:
             states.append(str(progress))
 
     try:
-        for code in (_SET_UP.format(root=str(ROOT)), _CELL.format(options=options, ops=ops)):
+        for code in (_SET_UP.format(root=str(ROOT)), cell.format(ops=ops)):
             reply = client.execute_interactive(code, output_hook=on_message, timeout=600)
             if reply["content"]["status"] != "ok":
                 raise SystemExit("\n".join(reply["content"]["traceback"]))
@@ -79,9 +81,9 @@ def main() -> int:
     figures: dict[str, list[float]] = {"wall ratio": [], "cpu ratio": [], "share of the cpu time in other threads": []}
     for pair in range(arguments.pairs):
         results = {}
-        for options in ("", "-q") if pair % 2 == 0 else ("-q", ""):
-            results[options] = run(options, arguments.ops)
-        live, quiet = results[""], results["-q"]
+        for cell in (_LIVE, _QUIET) if pair % 2 == 0 else (_QUIET, _LIVE):
+            results[cell] = run(cell, arguments.ops)
+        live, quiet = results[_LIVE], results[_QUIET]
         if quiet.changes:
             raise SystemExit("the quiet run showed a live line: nothing was measured")
         print(f"{live.wall:.1f} s, the line changed {live.changes} times; without it {quiet.wall:.1f} s", flush=True)

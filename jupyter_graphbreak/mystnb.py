@@ -1,4 +1,4 @@
-"""Show reports on pages built with MyST-NB: interactive without kernel or network, and complete without scripts.
+"""Show reports on pages that MyST-NB builds: interactive without a kernel or a network, complete without scripts.
 
 MyST-NB finds this module through the entry point group ``myst_nb.mime_renderers``; no configuration is needed.
 """
@@ -13,7 +13,7 @@ from docutils import nodes
 
 from jupyter_graphbreak.report.job import JOB_MIME_TYPE, Job
 from jupyter_graphbreak.report.schema import MIME_TYPE
-from jupyter_graphbreak.views.html.bundle import REST_TYPE, report_in
+from jupyter_graphbreak.views.html.bundle import REST_TYPE, read_report
 from jupyter_graphbreak.views.html.job import render_job_html
 from jupyter_graphbreak.views.html.render import page_script, render_with_data
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class ReportRenderer:
     """Renders the report or the job in a cell's output."""
 
-    #: HTML pages show these mime types; a job has precedence over the kernel's own report. Other builders show text.
+    #: HTML pages show these MIME types; a job has precedence over the kernel's own report. Other builders show text.
     mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = [
         (builder, mime_type, priority)
         for builder in ("html", "dirhtml", "singlehtml")
@@ -35,7 +35,7 @@ class ReportRenderer:
 
     @staticmethod
     def handle_mime(renderer: NbElementRenderer, data: MimeData, inline: bool) -> list[nodes.Element] | None:
-        """Return the nodes for a report or a job, ``None`` for any other output."""
+        """Return the nodes that show a report or a job; ``None`` for any other output."""
         if data.mime_type == REST_TYPE:  # the report's own HTML already contains it
             return []
         if data.mime_type not in {MIME_TYPE, JOB_MIME_TYPE} or inline:
@@ -44,12 +44,12 @@ class ReportRenderer:
         if data.mime_type == JOB_MIME_TYPE:
             html = render_job_html(msgspec.convert(data.content, Job), with_data=True)
         else:
-            html = render_with_data(report_in(_whole_output(renderer, data) | {MIME_TYPE: data.content}))
+            html = render_with_data(read_report(_whole_output(renderer, data) | {MIME_TYPE: data.content}))
         return [nodes.container("", nodes.raw("", html, format="html"), classes=["output"])]
 
 
 def _whole_output(renderer: NbElementRenderer, data: MimeData) -> dict[str, Any]:
-    """Return the data of the output that a mime type belongs to, by mime type, if MyST-NB provides it."""
+    """Return all data of the output to which ``data`` belongs, by MIME type; empty if MyST-NB does not provide it."""
     if data.cell_index is None or data.output_index is None:
         return {}
     with contextlib.suppress(Exception):  # MyST-NB does not promise this access

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak.knowledge import skipped_functions
 from jupyter_graphbreak.knowledge.cache_bypasses import CACHE_BYPASSES, CacheBypass
 from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
-from jupyter_graphbreak.knowledge.entries import DynamoSetting, KnownCause, SkipReason
+from jupyter_graphbreak.knowledge.entries import DynamoSetting, KnownCause, ManualStep, SkipReason
 from notebooks import constructs
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ KINDS = {
         ),
     ),
     "The size of a result depends on values": (
-        *("mask", "nonzero", "repeat_interleave", "bincount", "one_hot", "no_meta_kernel", "non_compliant_op"),
+        *("mask", "mask_assigned", "nonzero", "repeat_interleave", "bincount", "one_hot"),
+        *("no_meta_kernel", "no_fake_kernel", "non_compliant_op"),
     ),
     "It prints, logs or measures": (
         "print",
@@ -111,11 +112,17 @@ KINDS = {
                 "mapping_proxy",
                 "getattr_in_c",
             ),
-            *("dict_keys_tensor", "mapping_proxy_tensor", "ndarray_dtype", "unittest_warns", "profiler"),
+            *("ndarray_dtype", "unittest_warns", "profiler"),
             *("ask_machine", "redirect", "exception_class", "own_hash", "typed_dict", "array_of_text", "check_message"),
         ),
     ),
     "The break is in a block": ("loop", "with_block"),
+    "Something is in use across a break": (
+        "object_across",
+        "generator_across",
+        "dict_keys_tensor",
+        "mapping_proxy_tensor",
+    ),
     "It does a training step's work": (
         *(
             "backward",
@@ -146,7 +153,6 @@ KINDS = {
     "Dynamo leaves it out on purpose": (
         "rnn",
         "generator",
-        "generator_across",
         "generator_send",
         "scripted",
         "disable",
@@ -168,7 +174,7 @@ WITHOUT_PROGRAM = {
     **dict.fromkeys(
         (
             *("BackendCompilerFailed", "InternalTorchDynamoError", "InductorError", "GB0064", "GB0111", "GB0112"),
-            *("GB0219", "GB4315", "GB0040", "GB0041", "GB5173"),
+            *("GB4315", "GB0040", "GB0041", "GB5173"),
         ),
         _IS_AN_ERROR,
     ),
@@ -242,6 +248,9 @@ _MOVE_IT = (
     "Call this code before or after the compiled function, or "
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out)."
 )
+#: The cause whose page lists what to do by the function that is called.
+_CALLS_ID = "GB0007"
+_CALLS_ANCHOR = "#by-the-function-that-is-called"
 #: Ids of calls in general, and what helps with any function.
 _ANY_CALL = {"GB0007", "GB0008", "GB0059", "GB0147", "GB0156"}
 _ANY_OTHER = (
@@ -584,8 +593,10 @@ def _page(cause: KnownCause, shown: Sequence[Example], entry: dict[str, Any] | N
         parts += _advice(cause)
         parts += ["## In PyTorch's words", *_explained(entry)] if entry else []
         parts += ["## Why there is no program here", WITHOUT_PROGRAM[cause.id]]
-    if cause.is_named_by_call:
+    if cause.id == _CALLS_ID:
         parts += ["## By the function that is called", *_calls()]
+    elif cause.is_named_by_call:
+        parts.append(f"What to do [depends on the function that is called]({page_name(_CALLS_ID)}.md{_CALLS_ANCHOR}).")
     if cause.settings:
         parts += ["## Settings", *_settings(cause)]
     parts += _constructs(cause)
@@ -652,7 +663,7 @@ def _advice(cause: KnownCause) -> list[str]:
     if cause.advice:
         parts.append(_sentence(cause.advice))
     if cause.manual_step:
-        parts.append(cause.manual_step.text)
+        parts.append(_step(cause.manual_step))
     if not parts and not cause.page:
         parts.append(
             "There is no general fix. If the code does not have to be in the graph, call it before or after the "
@@ -665,13 +676,14 @@ def _advice(cause: KnownCause) -> list[str]:
 
 
 def _calls() -> list[str]:
-    rows = []
+    rows: dict[str, str] = {}
     for call in CALLS:
-        if call.title and (call.advice or call.manual_step):
-            advice = _sentence(call.advice) if call.advice else call.manual_step.text if call.manual_step else ""
+        if call.title and not call.causes and (call.advice or call.manual_step):
+            advice = _sentence(call.advice) if call.advice else _step(call.manual_step)
             more = f" [](../{call.page})" if call.page else ""
-            rows.append(f"- {call.title}: {advice}{more}")
-    return ["This id only means that a call could not be traced. What to do depends on the call:", "\n".join(rows)]
+            rows.setdefault(call.title, f"- {call.title}: {advice}{more}")
+    introduction = "This id only means that a call could not be traced. What to do depends on the call:"
+    return [introduction, "\n".join(rows.values())]
 
 
 def _settings(cause: KnownCause) -> list[str]:
@@ -701,7 +713,15 @@ def _more(cause: KnownCause, *, is_registered: bool) -> list[str]:
 
 
 def _sentence(text: str) -> str:
-    return _CODE_WORD.sub(r"`\g<0>`", f"{text[0].upper()}{text[1:]}.")
+    return _with_code(f"{text[0].upper()}{text[1:]}.")
+
+
+def _step(step: ManualStep | None) -> str:
+    return _with_code(step.text) if step else ""
+
+
+def _with_code(sentence: str) -> str:
+    return _CODE_WORD.sub(r"`\g<0>`", sentence)
 
 
 def _block(code: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_graphbreak._torch_compat.separate_cache import unprofiled_guards
+from jupyter_graphbreak._torch_compat.separate_cache import skip_guard_profiling
 from tests.support import warm_processes
 from tests.support.lab_server import Lab, jupyterlab
 
@@ -107,7 +107,7 @@ def light_compilation() -> Iterator[None]:
     gc.freeze()
     before = gc.get_threshold()
     gc.set_threshold(10 * before[0], before[1], 100 * before[2])
-    with unprofiled_guards():
+    with skip_guard_profiling():
         yield
     gc.set_threshold(*before)
 

@@ -1,4 +1,4 @@
-"""The modes of PyTorch at a call, to repeat the call in the same modes."""
+"""PyTorch's modes during a call, to repeat the call in the same modes."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ class CallModes:
         )
 
     @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
+    def apply(self) -> Iterator[None]:
         """Set these modes while the context is open, then restore the previous ones."""
         dtype = torch.get_default_dtype()
         subclass_mode: Any = (
             torch._C._EnableTorchFunction if self.calls_subclasses else torch._C.DisableTorchFunctionSubclass
         )
         with (
-            restored_functorch_depth(),
+            restore_functorch_depth(),
             subclass_mode(),
             _temporary_default_device(self.device),
             torch.inference_mode(self.is_inference),
@@ -147,8 +147,8 @@ def functorch_depth() -> int:
 
 
 @contextlib.contextmanager
-def restored_functorch_depth() -> Iterator[None]:
-    """End the functorch transforms that a failed call left open."""
+def restore_functorch_depth() -> Iterator[None]:
+    """When the context ends, end the functorch transforms that a failed call left open."""
     undo: Any = getattr(torch._C._functorch, "pop_dynamic_layer_stack_and_undo_to_depth", None)
     depth = functorch_depth()
     try:

@@ -1,4 +1,4 @@
-"""Compiled functions: recognize them, inspect what Dynamo caches for them, and clear it."""
+"""Recognize compiled functions; inspect and clear Dynamo's cache of their compiled code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak._torch_compat.patching import patched, patched_on_thread, replaced_result, report_to_run
+from jupyter_graphbreak._torch_compat.patching import patch_attribute, patch_on_thread, replace_result, report_to_run
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -28,36 +28,36 @@ def is_torch_compile(value: Any) -> bool:
     if torch is None:
         return False
     optimize = getattr(sys.modules.get("torch._dynamo"), "optimize", None)
-    called = value.func if is_instance(value, functools.partial) else value
+    function = value.func if is_instance(value, functools.partial) else value
     # `is`, since == on an array returns an array
-    return called is torch.compile or (optimize is not None and called is optimize)
+    return function is torch.compile or (optimize is not None and function is optimize)
 
 
-def disabled_torch_compile() -> contextlib.AbstractContextManager[None]:
+def disable_torch_compile() -> contextlib.AbstractContextManager[None]:
     """Make ``torch.compile`` return its argument unchanged on this thread, while the context is open."""
 
     def compile_nothing(model: Any = None, **_: Any) -> Any:
         return (lambda function: function) if model is None else model
 
-    return patched_on_thread(sys.modules["torch"], "compile", compile_nothing)
+    return patch_on_thread(sys.modules["torch"], "compile", compile_nothing)
 
 
-def running_eagerly() -> contextlib.AbstractContextManager[None]:
+def force_eager_on_thread() -> contextlib.AbstractContextManager[None]:
     """Run compiled functions eagerly on this thread, while the context is open.
 
     The stance ``force_eager`` does the same, but for all threads.
     """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
-    return patched_on_thread(eval_frame, "_callback_from_stance", lambda _: None)
+    return patch_on_thread(eval_frame, "_callback_from_stance", lambda _: None)
 
 
-def without_recompiling() -> contextlib.AbstractContextManager[None]:
+def prevent_compilation() -> contextlib.AbstractContextManager[None]:
     """Run calls on this thread eagerly if no compiled code fits, instead of compiling, while the context is open.
 
     The stance ``eager_on_recompile`` does the same, but for all threads.
     """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
-    return patched_on_thread(eval_frame, "_callback_from_stance", lambda _: False)
+    return patch_on_thread(eval_frame, "_callback_from_stance", lambda _: False)
 
 
 def undo_compile_in_place(copy: Any) -> None:
@@ -69,7 +69,7 @@ def undo_compile_in_place(copy: Any) -> None:
 def compiled_callable(value: Any) -> Any:
     """Return the function or module from which an object was compiled, ``None`` if the object is not compiled.
 
-    A module that was compiled in place is returned itself.
+    For a module that was compiled in place, this is the module itself.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -90,7 +90,7 @@ def compiled_callable(value: Any) -> Any:
 
 
 def backend_and_options(backend: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a backend as it was given to ``torch.compile``: its name or its function, and its options."""
+    """Return a backend as the caller of ``torch.compile`` passed it: its name or its function, and its options."""
     if isinstance(backend, str):
         return backend, {}
     name, function = getattr(backend, "compiler_name", None), getattr(backend, "compiler_fn", backend)
@@ -112,8 +112,8 @@ class CompileArguments(NamedTuple):
     Parameters
     ----------
     backend : callable, str or None
-        The backend, usually a function that can be called with a graph and applies the mode and the options; else its
-        name, or ``None`` if it is unknown.
+        The backend: usually a function that compiles a graph and already applies the mode and the options, otherwise
+        a name, or ``None`` if it is unknown.
     guard_filter : callable or None
         The option ``guard_filter_fn``, which selects the guards to keep.
     """
@@ -174,7 +174,7 @@ def is_dynamo_disabled(value: Any) -> bool:
 
 
 def resume_codes(code: CodeType) -> list[CodeType]:
-    """Return the code of the resume functions that Dynamo has created for a code object, and for these in turn."""
+    """Return the code of all resume functions that Dynamo has created for a code object, directly or indirectly."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     resumes: dict[int, CodeType] = {}
     pending = [code]
@@ -188,13 +188,13 @@ def resume_codes(code: CodeType) -> list[CodeType]:
 
 
 def cache_entries(code: CodeType) -> list[Any]:
-    """Return Dynamo's entries for the compiled versions of a code object; none if this PyTorch does not show them."""
+    """Return Dynamo's cache entries for a code object; an empty list if this PyTorch does not expose them."""
     read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
     return list(read(code)) if read is not None else []
 
 
 def has_cached_code(code: CodeType) -> bool:
-    """Return whether Dynamo has compiled code for a code object."""
+    """Return whether Dynamo's cache contains compiled code for a code object."""
     return bool(cache_entries(code))
 
 
@@ -220,8 +220,8 @@ def forget_code(code: CodeType) -> None:
 
 
 @contextlib.contextmanager
-def known_codes() -> Iterator[list[ref[CodeType]]]:
-    """Yield references to the code objects that Dynamo knows when the context begins; a reset of Dynamo removes them.
+def snapshot_known_codes() -> Iterator[list[ref[CodeType]]]:
+    """Yield references to the code objects that Dynamo knows when the context begins; resetting Dynamo removes them.
 
     Dynamo knows a code object as soon as it begins to compile it, even if it then skips it.
     """
@@ -234,7 +234,7 @@ def known_codes() -> Iterator[list[ref[CodeType]]]:
         code_references.clear()
         clear()
 
-    with patched(tracker, "clear", clear_all):
+    with patch_attribute(tracker, "clear", clear_all):
         yield code_references
 
 
@@ -261,7 +261,7 @@ def compilation_count() -> int | None:
 
 
 @contextlib.contextmanager
-def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
+def count_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
     """Count the compilations that Dynamo begins for a run; the count is ``None`` if Dynamo does not number them.
 
     Yields
@@ -283,13 +283,13 @@ def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
             )
         return compile_id
 
-    with replaced_result(module, "get_compile_id", count):
+    with replace_result(module, "get_compile_id", count):
         yield lambda: len(counts)
 
 
 #: The steps of a compilation, each a function that runs once per frame, instruction, operation, graph or file: the
-#: module, the class if it is a method, and the name. Seconds pass from one step to the next, while a compilation may
-#: take minutes. Python code calls them: an exception raised in a callback from C++ could end the process.
+#: module, the class if it is a method, and the name. Each step lasts seconds at most, a whole compilation possibly
+#: minutes. Only Python code calls these functions: an exception in a callback from C++ could end the process.
 _STEPS = (
     ("torch._dynamo.convert_frame", None, "_compile"),
     ("torch._dynamo.symbolic_convert", "InstructionTranslatorBase", "step"),
@@ -300,51 +300,51 @@ _STEPS = (
 
 
 @contextlib.contextmanager
-def before_each_step(check: Callable[[], None]) -> Iterator[None]:
+def call_before_compilation_steps(check: Callable[[], None]) -> Iterator[None]:
     """Call a function before each step of a compilation on this thread, while the context is open.
 
-    The function may end the compilation with an exception that is not an :exc:`Exception`, which PyTorch could wrap or
-    suppress. An :exc:`Exception` is an internal error: it is noted, and the compilation continues.
+    To end the compilation, the function raises an exception that is not an :exc:`Exception`, because PyTorch could wrap
+    or suppress those. An :exc:`Exception` counts as an internal error: it is noted, and the compilation continues.
     """
     pending = [*_STEPS]
 
-    def check_before(owner: Any, name: str) -> None:
+    def add_check(owner: Any, name: str) -> None:
         original: Any = inspect.getattr_static(owner, name)
 
         @functools.wraps(original)
-        def checked(*args: Any, **kwargs: Any) -> Any:
+        def step_with_check(*args: Any, **kwargs: Any) -> Any:
             try:
                 check()
-                check_before_imported_steps()
+                add_check_to_imported_steps()
             except Exception as fault:  # noqa: BLE001 - see above
                 report_to_run("checking a step of a compilation", fault)
             return original(*args, **kwargs)
 
-        exit_stack.enter_context(patched_on_thread(owner, name, checked))
+        exit_stack.enter_context(patch_on_thread(owner, name, step_with_check))
 
-    def check_before_imported_steps() -> None:
-        """Check before the steps whose modules are imported by now; inductor is imported when it is first used."""
+    def add_check_to_imported_steps() -> None:
+        """Add the check to the steps whose modules are already imported; Inductor is imported when it is first used."""
         for step in pending[:]:
             module, class_name, name = step
             owner = sys.modules.get(module)
             owner = owner if class_name is None else getattr(owner, class_name, None)
             if hasattr(owner, name):
                 pending.remove(step)
-                check_before(owner, name)
+                add_check(owner, name)
 
     importlib.import_module("torch._dynamo.convert_frame")
     with contextlib.ExitStack() as exit_stack:
-        check_before_imported_steps()
+        add_check_to_imported_steps()
         yield
 
 
 class CompilationCounts(NamedTuple):
-    """The numbers of frames that Dynamo compiled, of their graphs, of graph breaks, and of frames it gave up on."""
+    """The numbers of compiled frames, of their graphs, of graph breaks, and of frames on which Dynamo gave up."""
 
     frames: int
     graphs: int
     breaks: int
-    given_up: int
+    abandoned: int
 
     def __sub__(self, earlier: CompilationCounts) -> CompilationCounts:
         return CompilationCounts(*(later - earlier_count for later, earlier_count in zip(self, earlier, strict=True)))
@@ -355,10 +355,10 @@ def compilation_counts() -> CompilationCounts:
     counters = importlib.import_module("torch._dynamo.utils").counters
     # Dynamo counts a frame that it did not need to compile, such as one without tensors, as "ok".
     compilations = importlib.import_module("torch._dynamo.convert_frame").FRAME_COMPILE_COUNTER
-    given_up = counters["frames"]["total"] - counters["frames"]["ok"]
+    abandoned = counters["frames"]["total"] - counters["frames"]["ok"]
     return CompilationCounts(
-        sum(compilations.values()) - given_up,
+        sum(compilations.values()) - abandoned,
         counters["stats"]["unique_graphs"],
         sum(counters["graph_break"].values()),
-        given_up,
+        abandoned,
     )

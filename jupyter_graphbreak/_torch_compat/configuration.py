@@ -1,4 +1,4 @@
-"""Read and temporarily change the configuration of PyTorch: backends, modes, settings of Dynamo, log output."""
+"""Read and temporarily change PyTorch's configuration: backends, modes, Dynamo's settings, log output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import warnings
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import redirected_on_thread, replaced_result, report_to_run
+from jupyter_graphbreak._torch_compat.patching import redirect_calls_on_thread, replace_result, report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.records.package_paths import package_paths
@@ -46,7 +46,7 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
         value = previous if name in _our_settings and current == temporary else current
         if name.startswith("_") or not isinstance(value, bool | int | float | str | type(None)):
             continue
-        # Not config._is_default, which ignores that a setting was set back to its default.
+        # Not config._is_default, which is false for a setting that was explicitly set to its default.
         is_default = name not in entries or value == getattr(entries[name], "default", value)
         if not is_default:
             values[name] = value
@@ -56,8 +56,8 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
 
 
 @contextlib.contextmanager
-def _patched_settings(**settings: Any) -> Iterator[None]:
-    """Change settings of Dynamo while the context is open; values that the code sets in the meantime are kept."""
+def _patch_dynamo_config(**settings: Any) -> Iterator[None]:
+    """Change settings of Dynamo while the context is open; values that the code sets in the meantime remain."""
     config = importlib.import_module("torch._dynamo.config")
     values_before = {name: getattr(config, name) for name in settings if hasattr(config, name)}
     temporary = {name: (settings[name], value) for name, value in values_before.items() if name not in _our_settings}
@@ -74,8 +74,8 @@ def _patched_settings(**settings: Any) -> Iterator[None]:
                 setattr(config, name, value)
 
 
-def backends() -> list[str]:
-    """Return the names that ``torch.compile(backend=...)`` takes.
+def backend_names() -> list[str]:
+    """Return the names that ``torch.compile(backend=...)`` accepts.
 
     Raises
     ------
@@ -85,8 +85,8 @@ def backends() -> list[str]:
     return sorted(set(_names_from_torch("torch._dynamo", "list_backends", "backends", exclude_tags=())))
 
 
-def modes() -> list[str]:
-    """Return the names that ``torch.compile(mode=...)`` takes.
+def mode_names() -> list[str]:
+    """Return the names that ``torch.compile(mode=...)`` accepts.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def ignore_set_logs() -> None:
 
 
 @contextlib.contextmanager
-def hidden_compiler_logs() -> Iterator[None]:
+def hide_compiler_logs() -> Iterator[None]:
     """Hide log messages about compilation on this thread; the structured trace continues."""
     loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
     handlers = {
@@ -166,9 +166,9 @@ def _restore_warn_once_caches() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def uncompiled_output() -> Iterator[None]:
-    """Hide log messages and warnings about compilation, which the report has; use NumPy's own random stream."""
-    with hidden_compiler_logs(), _hidden_compiler_warnings(), _patched_settings(use_numpy_random_stream=True):
+def imitate_eager_output() -> Iterator[None]:
+    """Hide log messages and warnings about compilation, and make compiled code use NumPy's own random stream."""
+    with hide_compiler_logs(), _hide_compiler_warnings(), _patch_dynamo_config(use_numpy_random_stream=True):
         yield
 
 
@@ -189,7 +189,7 @@ def is_compiler_warning(filename: str) -> bool:
 
 
 @contextlib.contextmanager
-def _hidden_compiler_warnings() -> Iterator[None]:
+def _hide_compiler_warnings() -> Iterator[None]:
     """Hide warnings about compilation on this thread; they can appear again after the context.
 
     The warning filters are not changed: code may read them, and any change makes Python repeat earlier warnings.
@@ -208,7 +208,7 @@ def _hidden_compiler_warnings() -> Iterator[None]:
         return (lambda: None, (), {}) if is_hidden else None
 
     try:
-        with redirected_on_thread(warnings, "_showwarnmsg", drop_compiler_warnings):
+        with redirect_calls_on_thread(warnings, "_showwarnmsg", drop_compiler_warnings):
             yield
     finally:
         for name, registry in registries.items():
@@ -218,13 +218,13 @@ def _hidden_compiler_warnings() -> Iterator[None]:
                 current.update(registry)
 
 
-def suppressed_errors() -> contextlib.AbstractContextManager[None]:
+def suppress_compile_errors() -> contextlib.AbstractContextManager[None]:
     """Make Dynamo run code eagerly if compiling it fails, while the context is open."""
-    return _patched_settings(suppress_errors=True)
+    return _patch_dynamo_config(suppress_errors=True)
 
 
-def eager_random_numbers() -> contextlib.AbstractContextManager[Any]:
-    """Make inductor draw the same random numbers as eager from the same seed, while the context is open."""
+def use_eager_random_numbers() -> contextlib.AbstractContextManager[Any]:
+    """Make Inductor draw the same random numbers as eager mode from the same seed, while the context is open."""
     config: Any = importlib.import_module("torch._inductor.config")
     patch: contextlib.AbstractContextManager[Any] = config.patch(fallback_random=True)
     return patch
@@ -233,7 +233,7 @@ def eager_random_numbers() -> contextlib.AbstractContextManager[Any]:
 def save_generator_states() -> Callable[[], None]:
     """Return a function that restores the current states of PyTorch's random generators.
 
-    The states on CUDA are read only if it is initialized: reading them would initialize it.
+    The states of CUDA's generators are read only if CUDA is initialized, because reading them would initialize it.
     """
     torch: Any = importlib.import_module("torch")
     on_cpu = torch.get_rng_state()
@@ -248,7 +248,7 @@ def save_generator_states() -> Callable[[], None]:
 
 
 def stance() -> str:
-    """Return the current stance, which decides what is compiled; ``default`` if PyTorch has none."""
+    """Return the current stance of ``torch.compiler``; ``default`` if this PyTorch has no stances."""
     current = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_stance", None)
     return str(getattr(current, "stance", "default"))
 
@@ -270,7 +270,7 @@ def why_compile_is_disabled() -> str:
 
 
 @contextlib.contextmanager
-def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
+def force_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
     """Make every ``torch.compile`` of this run use one backend while the context is open; ``None`` changes nothing.
 
     Yields
@@ -297,19 +297,19 @@ def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
             return frames._create_wrapped_callback(compiler)
         return catch_errors_wrapper(clone(compiler), callback.hooks)
 
-    with replaced_result(frames, "_callback_from_stance", with_backend):
+    with replace_result(frames, "_callback_from_stance", with_backend):
         yield ""
 
 
 @contextlib.contextmanager
-def applied_settings(settings: Mapping[str, Any]) -> Iterator[None]:
+def apply_settings(settings: Mapping[str, Any]) -> Iterator[None]:
     """Apply settings while the context is open.
 
     Parameters
     ----------
     settings : mapping
-        Full dotted names (``torch._dynamo.config.capture_scalar_outputs``) and values. A list of dotted names of
-        functions is added to the current set.
+        The new values by full dotted name (``torch._dynamo.config.capture_scalar_outputs``). If a value is a list, it
+        contains dotted names of functions, which are added to the current value.
 
     Raises
     ------
@@ -318,11 +318,11 @@ def applied_settings(settings: Mapping[str, Any]) -> Iterator[None]:
     """
     saved_values: list[tuple[Any, str, Any]] = []
     try:
-        for dotted, value in settings.items():
-            module_name, _, name = dotted.rpartition(".")
+        for dotted_name, value in settings.items():
+            module_name, _, name = dotted_name.rpartition(".")
             module = importlib.import_module(module_name)
             if not hasattr(module, name):
-                raise LookupError(f"this PyTorch has no setting {dotted}")
+                raise LookupError(f"this PyTorch has no setting {dotted_name}")
             old_value = getattr(module, name)
             new_value = type(old_value)([*old_value, *map(named_object, value)]) if isinstance(value, list) else value
             saved_values.append((module, name, old_value))
@@ -333,7 +333,7 @@ def applied_settings(settings: Mapping[str, Any]) -> Iterator[None]:
             setattr(module, name, old_value)
 
 
-def named_object(dotted: str) -> Any:
+def named_object(dotted_name: str) -> Any:
     """Return the object that a dotted name refers to.
 
     Raises
@@ -341,7 +341,7 @@ def named_object(dotted: str) -> Any:
     LookupError
         If there is no such object.
     """
-    parts = dotted.split(".")
+    parts = dotted_name.split(".")
     for count in range(len(parts), 0, -1):
         try:
             value: Any = importlib.import_module(".".join(parts[:count]))
@@ -353,4 +353,4 @@ def named_object(dotted: str) -> Any:
         except AttributeError:
             continue
         return value
-    raise LookupError(f"there is no {dotted}")
+    raise LookupError(f"there is no {dotted_name}")

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def default_device(device: str | None) -> Iterator[None]:
-    """Make a device the default while the context is open; a default that the code sets in the meantime is kept."""
+def use_default_device(device: str | None) -> Iterator[None]:
+    """Make a device the default while the context is open; a default that the code sets in the meantime remains."""
     if device is None:
         yield
         return
@@ -20,11 +20,11 @@ def default_device(device: str | None) -> Iterator[None]:
 
     previous = default_device_state()
     torch.set_default_device(device)
-    own_device = default_device_state()[0]
+    temporary_device = default_device_state()[0]
     try:
         yield
     finally:
-        if default_device_state()[0] is own_device:
+        if default_device_state()[0] is temporary_device:
             restore_default_device(previous)
 
 

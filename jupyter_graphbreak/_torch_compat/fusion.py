@@ -1,4 +1,4 @@
-"""Find out which kernels inductor does not fuse, and the reasons that it logs."""
+"""Find the kernels that Inductor does not fuse, with the reasons that it logs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.partitions import stack_of
-from jupyter_graphbreak._torch_compat.patching import observed_on_thread, patched_on_thread
-from jupyter_graphbreak._torch_compat.tried_settings import without_caches
+from jupyter_graphbreak._torch_compat.patching import observe_calls_on_thread, patch_on_thread
+from jupyter_graphbreak._torch_compat.tried_settings import disable_caches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,11 +27,11 @@ class Kernel:
         The stack of the kernel's operation that writes or reads the value passed from one kernel to the other,
         outermost entry first.
     library_op : str or None
-        The name of the operation, if it is a call of a library's kernel.
+        The name of the operation if the kernel belongs to a library.
     is_reduction : bool
-        Whether it reduces dimensions.
+        Whether the kernel reduces dimensions.
     sizes : tuple of str
-        The numbers of elements that inductor loops over: of the result, and of the reduction; empty for a library's
+        The numbers of elements over which Inductor loops, for the result and for the reduction; empty for a library's
         kernel.
     """
 
@@ -48,9 +48,9 @@ class UnfusedPair:
     Parameters
     ----------
     nbytes : int
-        The bytes that the second one reads and that the first one reads or writes.
+        The bytes that the second kernel reads and that the first one reads or writes.
     inductor_reason : str
-        The reason why inductor does not fuse them, in its words; empty if it gives none.
+        The reason why the kernels are not fused, in Inductor's words; empty if it gives none.
     """
 
     first: Kernel
@@ -64,12 +64,12 @@ class _ScheduledError(BaseException):
 
 
 def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
-    """Return the pairs of kernels of a graph that inductor does not fuse, without generating code for them.
+    """Return the pairs of kernels of a graph that Inductor does not fuse, without generating code for them.
 
     Parameters
     ----------
     compile_ : callable
-        Compiles the graph with inductor.
+        Compiles the graph with Inductor.
     """
     scheduler_module = importlib.import_module("torch._inductor.scheduler")
     reasons: dict[tuple[str, str], str] = {}
@@ -83,9 +83,9 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
         raise _ScheduledError
 
     with (
-        without_caches(),
-        observed_on_thread(scheduler_module.WhyNoFuse, "__call__", note_reason),
-        patched_on_thread(scheduler_module.Scheduler, "codegen", stop_before_codegen),
+        disable_caches(),
+        observe_calls_on_thread(scheduler_module.WhyNoFuse, "__call__", note_reason),
+        patch_on_thread(scheduler_module.Scheduler, "codegen", stop_before_codegen),
         contextlib.suppress(_ScheduledError),
     ):
         compile_()
@@ -93,7 +93,7 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
 
 
 def _dependent_pairs(nodes: list[Any], reasons: dict[tuple[str, str], str], extern: type) -> Iterator[UnfusedPair]:
-    """Yield each pair of kernels of which the second uses results of the first."""
+    """Yield each pair of kernels in which the second uses results of the first."""
     writers: dict[str, Any] = {}
     for node in nodes:
         reads = {dep.name: dep for dep in node.read_writes.reads}
@@ -110,7 +110,7 @@ def _dependent_pairs(nodes: list[Any], reasons: dict[tuple[str, str], str], exte
 
 
 def _part_with_buffer(node: Any, names: set[str], direction: str) -> Any:
-    """Return the part of a fused kernel that writes or reads one of some buffers."""
+    """Return the first part of a fused kernel that writes or reads one of the given buffers, or else the kernel."""
     parts = (part for part in node.get_nodes() if names & {dep.name for dep in getattr(part.read_writes, direction)})
     return next(parts, node)
 

@@ -8,7 +8,7 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import observed_on_thread
+from jupyter_graphbreak._torch_compat.patching import observe_calls_on_thread
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak.records.records import StackEntry
 
@@ -60,10 +60,10 @@ class FrameGuards:
 
 
 @contextlib.contextmanager
-def collected_guards() -> Iterator[list[FrameGuards]]:
+def collect_guards() -> Iterator[list[FrameGuards]]:
     """Collect the guards of the frames that Dynamo compiles on this thread while the context is open.
 
-    They refer to the local variables of the frames.
+    The collected guards keep the local variables of the frames alive.
     """
     frames: list[FrameGuards] = []
     manager_class: Any = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
@@ -76,7 +76,7 @@ def collected_guards() -> Iterator[list[FrameGuards]]:
         with contextlib.suppress(AttributeError):  # not in this PyTorch
             frames.append(_frame_guards(manager.guard_manager, graph))
 
-    with observed_on_thread(manager_class, "__init__", collect):
+    with observe_calls_on_thread(manager_class, "__init__", collect):
         yield frames
 
 

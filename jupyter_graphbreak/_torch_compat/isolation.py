@@ -10,28 +10,40 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import suppressed_errors, uncompiled_output
-from jupyter_graphbreak._torch_compat.module_calls import while_converting
-from jupyter_graphbreak._torch_compat.patching import patched_on_thread, prepared_on_thread, report_to_run
-from jupyter_graphbreak._torch_compat.separate_cache import ThreadCompilations, removed_globals, restored_counters
+from jupyter_graphbreak._torch_compat.configuration import (
+    imitate_eager_output,
+    suppress_compile_errors,
+    use_eager_random_numbers,
+)
+from jupyter_graphbreak._torch_compat.module_calls import wrap_frame_conversions
+from jupyter_graphbreak._torch_compat.patching import (
+    patch_on_thread,
+    prepare_calls_on_thread,
+    redirect_calls_on_thread,
+    report_to_run,
+)
+from jupyter_graphbreak._torch_compat.separate_cache import ThreadCompilations, remove_new_globals, restore_counters
+from jupyter_graphbreak.records.package_paths import package_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from types import FrameType
 
 
 @contextlib.contextmanager
 def isolated_compilation() -> Iterator[None]:
-    """Make Dynamo forget the code that this thread compiled in the context; earlier compiled code is kept.
+    """Make Dynamo forget the code that this thread compiles in the context, but not the code compiled earlier.
 
     Dynamo's counters, its record of varying sizes and the globals for compiled code are also restored. Code that
     other threads compile in the meantime is not affected.
     """
-    compiled = ThreadCompilations()
-    with restored_counters(), while_converting(compiled.isolated_conversion), removed_globals():
+    compilations = ThreadCompilations()
+    with restore_counters(), wrap_frame_conversions(compilations.isolated_conversion), remove_new_globals():
         try:
             yield
         finally:
-            compiled.forget()
+            compilations.forget()
 
 
 #: The attribute by which Dynamo marks a tensor whose address it assumes to be constant.
@@ -39,10 +51,10 @@ _STATIC_MARK = "_dynamo_static_input_type"
 
 
 @contextlib.contextmanager
-def _removed_static_marks() -> Iterator[None]:
+def _remove_new_static_marks() -> Iterator[None]:
     """When the context ends, remove Dynamo's new marks on tensors whose address it assumes to be constant.
 
-    Dynamo only needs them while it compiles. If they stayed, copies and pickles of the tensors would have them.
+    Dynamo only needs the marks while it compiles. If they stayed, copies and pickles of the tensors would contain them.
     """
     decorators = importlib.import_module("torch._dynamo.decorators")
     with contextlib.ExitStack() as undo:
@@ -51,11 +63,11 @@ def _removed_static_marks() -> Iterator[None]:
             if _STATIC_MARK not in vars(tensor):
                 undo.callback(vars(tensor).pop, _STATIC_MARK, None)
 
-        with prepared_on_thread(decorators, "mark_static_address", mark_until_end):
+        with prepare_calls_on_thread(decorators, "mark_static_address", mark_until_end):
             yield
 
 
-#: The name of the reason for breaks by :func:`break_at_live_generators`.
+#: The ``gb_type`` of the breaks that :func:`break_at_live_generators` causes.
 LIVE_GENERATOR = "Generator in use beyond compiled code"
 
 
@@ -68,7 +80,7 @@ def break_at_live_generators() -> Iterator[None]:
     """
     functions = importlib.import_module("torch._dynamo.variables.functions")
     variable = getattr(functions, "LocalGeneratorObjectVariable", None)
-    refuse = _unimplemented()
+    refuse = _unimplemented_function()
     if variable is None or refuse is None or "reconstruct" not in vars(variable):
         yield
         return
@@ -82,13 +94,47 @@ def break_at_live_generators() -> Iterator[None]:
             hints=["Consume the generator before the break, for example with list(...)."],
         )
 
-    with patched_on_thread(variable, "reconstruct", reconstruct):
+    with patch_on_thread(variable, "reconstruct", reconstruct):
         yield
 
 
+def traced_as(original_of: Callable[[Any], Any]) -> AbstractContextManager[None]:
+    """Make Dynamo trace other objects in place of some that code uses on this thread, while the context is open.
+
+    The guards and the compiled code still use the objects themselves.
+
+    Parameters
+    ----------
+    original_of : callable
+        Returns the object to trace in place of a given one: the given one itself for most objects.
+    """
+    builder = importlib.import_module("torch._dynamo.variables.builder").VariableBuilder
+    if "__call__" not in vars(builder):
+        return contextlib.nullcontext()
+    build = vars(builder)["__call__"]
+
+    def plan(self: Any, value: Any) -> Any:
+        original = original_of(value)
+        return None if original is value else (build, (self, original), {})
+
+    return redirect_calls_on_thread(builder, "__call__", plan)
+
+
+#: The files that evaluate the expressions of guards.
+_GUARD_FILES = ("torch/_guards.py", "torch/_dynamo/guards.py")
+
+
+def is_dynamo_frame(frame: FrameType) -> bool:
+    """Return whether a frame runs Dynamo's own code, or an expression that a guard evaluates."""
+    module_path = package_paths().module_path
+    if frame.f_code.co_filename == "<string>" and frame.f_back is not None:
+        return module_path(frame.f_back.f_code.co_filename) in _GUARD_FILES
+    return (module_path(frame.f_code.co_filename) or "").startswith("torch/_dynamo/")
+
+
 @contextlib.contextmanager
-def _preserved_warn_once() -> Iterator[None]:
-    """Keep PyTorch's once-per-process warnings for when the operations run: tracing does not use them up."""
+def _preserve_warn_once() -> Iterator[None]:
+    """Prevent tracing from using up PyTorch's once-per-process warnings, so that running the operations shows them."""
     was_warn_always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
@@ -98,24 +144,27 @@ def _preserved_warn_once() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def eager_semantics(*, fullgraph: bool = False) -> Iterator[None]:
+def eager_semantics(*, fullgraph: bool = False, draws_as_eager: bool = False) -> Iterator[None]:
     """Make compiled code compute and print the same as eager code, as far as PyTorch has settings for it.
 
     Parameters
     ----------
     fullgraph : bool
         Whether the user asked for Dynamo's errors; otherwise code that cannot be compiled runs eagerly.
+    draws_as_eager : bool
+        Whether inductor draws the same random numbers as eager code, which is slower.
     """
-    with uncompiled_output(), _preserved_warn_once(), _removed_static_marks():
+    random_numbers = use_eager_random_numbers() if draws_as_eager else contextlib.nullcontext()
+    with imitate_eager_output(), _preserve_warn_once(), _remove_new_static_marks(), random_numbers:
         if fullgraph:
             yield
             return
-        with suppressed_errors(), break_at_live_generators():
+        with suppress_compile_errors(), break_at_live_generators():
             yield
 
 
 @contextlib.contextmanager
-def readable_new_globals() -> Iterator[bool]:
+def make_new_globals_readable() -> Iterator[bool]:
     """Make Dynamo look for a name among the globals that traced code has stored, before it tries builtins.
 
     ``InstructionTranslatorBase._load_global`` looks in the real globals first, which get these names only when the
@@ -124,7 +173,7 @@ def readable_new_globals() -> Iterator[bool]:
     Yields
     ------
     bool
-        Whether this PyTorch supports it.
+        Whether this PyTorch supports the change.
     """
     module = importlib.import_module("torch._dynamo.symbolic_convert")
     tracers = [getattr(module, name, None) for name in ("InstructionTranslatorBase", "InliningInstructionTranslator")]
@@ -133,7 +182,7 @@ def readable_new_globals() -> Iterator[bool]:
         for tracer in tracers:
             original = vars(tracer).get("_load_global") if tracer is not None else None
             if original is not None:
-                stack.enter_context(patched_on_thread(tracer, "_load_global", _wrap_load_global(original)))
+                stack.enter_context(patch_on_thread(tracer, "_load_global", _wrap_load_global(original)))
                 is_possible = True
         yield is_possible
 
@@ -157,7 +206,7 @@ def _wrap_load_global(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _stored_value(tracer: Any, inst: Any) -> Any:
-    """Return the variable for a new global, ``None`` for any other name."""
+    """Return Dynamo's variable for a new global, ``None`` for any other name."""
     name = getattr(inst, "argval", None)
     if name in tracer.f_globals or name not in getattr(tracer, "symbolic_globals", ()):
         return None
@@ -167,7 +216,7 @@ def _stored_value(tracer: Any, inst: Any) -> Any:
     return effects.load_global(effects[tracer.symbolic_globals[name]], name)
 
 
-def _unimplemented() -> Callable[..., Any] | None:
+def _unimplemented_function() -> Callable[..., Any] | None:
     """Return the function that breaks the graph, if it accepts a custom reason."""
     errors = importlib.import_module("torch._dynamo.exc")
     refuse: Callable[..., Any] = getattr(errors, "unimplemented_v2", None) or errors.unimplemented

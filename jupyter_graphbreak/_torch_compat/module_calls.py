@@ -15,7 +15,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, skip_functions
 from jupyter_graphbreak._torch_compat.configuration import stance
-from jupyter_graphbreak._torch_compat.patching import active_function, patched, report_to_run
+from jupyter_graphbreak._torch_compat.patching import active_function, patch_attribute, report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -38,7 +38,7 @@ WRAPPER_NAME = "compile_wrapper"
 
 
 def callable_of(wrapper: FrameType) -> Any:
-    """Return the callable for a call of a compiled function.
+    """Return the callable that a wrapper of ``torch.compile`` calls.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def callable_of(wrapper: FrameType) -> Any:
     if getattr(function, "__code__", None) is not call_compiled.__code__:
         return function
     call = wrapper.f_locals["args"][0]
-    if _is_frame_for(call):
+    if _is_traceable_wrapper(call):
         call = call.__closure__[0].cell_contents
     return call.__self__ if is_instance(call, types.MethodType) else call
 
@@ -68,7 +68,7 @@ def enclosing_compiled_calls(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 class TraceableCallables:
-    """Gives Dynamo a frame to compile for callables whose own frame it skips: ``torch.nn`` modules, ``vmap(f)``.
+    """Wraps callables whose frames Dynamo skips (``torch.nn`` modules, ``vmap(f)``) in a frame that it compiles.
 
     ``torch.compile`` does the same with ``wrap_inline``, but all callables share its code object and therefore one
     recompile limit.
@@ -78,13 +78,13 @@ class TraceableCallables:
         self._codes: dict[int, tuple[Callable[[], Any], types.CodeType | None]] = {}
         self._undo_stack = contextlib.ExitStack()
 
-    def traceable(self, call: Callable[..., Any], target: Any) -> Callable[..., Any]:
+    def make_traceable(self, call: Callable[..., Any], target: Any) -> Callable[..., Any]:
         """Return a function that runs a callable in a frame that Dynamo compiles.
 
         Parameters
         ----------
         target : object
-            The object with the frame: the module that ``call`` is bound to, or ``call``.
+            The module that ``call`` is bound to, or else ``call`` itself.
         """
         anchor = target.__func__ if is_instance(target, types.MethodType) else target
         entry = self._codes.get(id(anchor))
@@ -121,7 +121,7 @@ class TraceableCallables:
             self._undo_stack.callback(getattr(always_compiled, "_remove_id", id), id(code))
 
     def close(self) -> None:
-        """Undo the changes that :meth:`traceable` made in Dynamo."""
+        """Undo the changes that :meth:`make_traceable` made in Dynamo."""
         self._undo_stack.close()
 
     def _forget(self, number: int, _: object) -> None:
@@ -140,7 +140,7 @@ def _wrapper_code_template() -> types.CodeType:
     return code
 
 
-def _is_frame_for(call: Any) -> bool:
+def _is_traceable_wrapper(call: Any) -> bool:
     code = getattr(call, "__code__", None)
     return code is not None and code.co_filename == _wrapper_code_template().co_filename and code.co_freevars == ("fn",)
 
@@ -181,16 +181,16 @@ class SubstituteCall(NamedTuple):
     end: Callable[[], None]
 
 
-def interposed(  # noqa: C901 - a single frame is easier to hide
+def make_interceptor(  # noqa: C901 - a single frame is easier to hide
     original: Callable[..., Any],
     state: Interception,
     plan: Callable[..., SubstituteCall | None],
     on_other_thread: Callable[..., None] = lambda *_, **__: None,
 ) -> Callable[..., Any]:
-    """Return a function that makes the original call, or the substitute that the plan returns for it.
+    """Return a function that makes the original call, or the substitute call that ``plan`` returns.
 
-    An internal error never reaches the program: the run notes it, and if the plan fails, the original is called. The
-    function does not appear in tracebacks of the original.
+    An internal error never reaches the program: the run notes it, and if ``plan`` fails, the original is called. The
+    returned function does not appear in tracebacks.
 
     Parameters
     ----------
@@ -254,18 +254,17 @@ def _eval_frame_callback() -> Callable[[], Any]:
 
 
 @contextlib.contextmanager
-def intercepted_module_calls(
+def intercept_module_calls(
     state: Interception,
     on_call: Callable[[torch.nn.Module, Callable[..., Any], tuple[Any, ...], dict[str, Any]], SubstituteCall | None],
 ) -> Iterator[None]:
-    """Call a function for calls of modules on this thread, while the context is open.
+    """Call a function whenever a module is called on this thread, while the context is open.
 
     Parameters
     ----------
     on_call : callable
         Receives the module, its bound original ``__call__``, the positional and the keyword arguments; returns the
-        substitute. It does not receive calls that cannot be compiled, for one of the reasons of
-        :func:`why_not_compiled`.
+        substitute. It is not called if :func:`why_not_compiled` returns a reason.
     """
     original = torch.nn.Module.__call__
     is_in_run = current_run_check()
@@ -281,13 +280,13 @@ def intercepted_module_calls(
         if is_in_run():
             state.reasons_not_compiled.setdefault(type(module).__name__, "a different thread called it")
 
-    __call__ = functools.update_wrapper(interposed(original, state, plan, on_other_thread), original)
+    __call__ = functools.update_wrapper(make_interceptor(original, state, plan, on_other_thread), original)
     compile_lock = importlib.import_module("torch._dynamo.convert_frame").compile_lock
     with contextlib.ExitStack() as stack:
         with compile_lock:  # no thread may be compiling with the original in place
-            stack.enter_context(patched(torch.nn.Module, "__call__", __call__))
+            stack.enter_context(patch_attribute(torch.nn.Module, "__call__", __call__))
             stack.enter_context(
-                while_converting(lambda _: _original_module_call(original, __call__), includes_other_threads=True)
+                wrap_frame_conversions(lambda _: _original_module_call(original, __call__), includes_other_threads=True)
             )
         try:
             yield
@@ -303,7 +302,7 @@ def _original_module_call(original: Any, replacement: Any) -> Iterator[None]:
     if vars(torch.nn.Module)["__call__"] is not replacement:
         yield
         return
-    with patched(torch.nn.Module, "__call__", active_function(original)):
+    with patch_attribute(torch.nn.Module, "__call__", active_function(original)):
         yield
 
 
@@ -317,17 +316,17 @@ def has_skipped_forward(module: torch.nn.Module) -> bool:
     return is_instance(forward, types.MethodType) and _is_skipped(forward)
 
 
-def has_own_call(module: torch.nn.Module) -> bool:
-    """Return whether the class of a module replaces ``__call__``, as gpytorch's models do.
+def overrides_call(module: torch.nn.Module) -> bool:
+    """Return whether the class of a module overrides ``nn.Module.__call__``, as gpytorch's models do.
 
-    ``nn.Module.__call__`` does not see such calls, and ``Module.compile`` does not compile them.
+    Calls to such a module bypass ``nn.Module.__call__``, and ``Module.compile`` does not compile them.
     """
     call = type(module).__call__
     return is_instance(call, types.FunctionType) and not call.__module__.startswith("torch.")
 
 
 def why_not_compiled(module: torch.nn.Module) -> str | None:
-    """Return why the call of a module is not compiled, as the end of a sentence; ``None`` if it can be."""
+    """Return why a call to a module cannot be compiled now, as the end of a sentence; ``None`` if it can."""
     if is_instance(module, torch.jit.ScriptModule):
         return "TorchScript runs it"
     if compiled_callable(module) is not None:
@@ -338,16 +337,16 @@ def why_not_compiled(module: torch.nn.Module) -> str | None:
         return "a torch.func transform called it, and the transform itself was not compiled"
     if (current := stance()) != "default":
         return f'the stance is "{current}"'
-    return "something else traced it" if is_traced() else None
+    return "something else traced it" if is_traced_or_disabled() else None
 
 
 def is_lazy_module(module: torch.nn.Module) -> bool:
-    """Return whether the first call of a module creates its parameters, for which Dynamo draws different numbers."""
+    """Return whether the first call to a module creates parameters, for which Dynamo draws different numbers."""
     tensors = itertools.chain(module.parameters(), module.buffers())
     return any(map(torch.nn.parameter.is_lazy, tensors))
 
 
-def is_traced() -> bool:
+def is_traced_or_disabled() -> bool:
     """Return whether the code is being traced, or a stance or mode prevents Dynamo from compiling it."""
     return bool(
         stance() != "default"
@@ -359,7 +358,7 @@ def is_traced() -> bool:
 
 
 @contextlib.contextmanager
-def while_converting(
+def wrap_frame_conversions(
     make_context: Callable[[types.CodeType], AbstractContextManager[Any] | None],
     *,
     includes_other_threads: bool = False,
@@ -416,7 +415,7 @@ def while_converting(
     try:
         with contextlib.ExitStack() as stack:
             for converter in (module.ConvertFrame, module.ConvertFrameAssert):
-                stack.enter_context(patched(converter, "__call__", with_context(vars(converter)["__call__"])))
+                stack.enter_context(patch_attribute(converter, "__call__", with_context(vars(converter)["__call__"])))
             yield
     finally:
         is_open.clear()

@@ -1,14 +1,21 @@
-"""Recognize PyTorch's operators, and observe the operations of a call."""
+"""Recognize PyTorch's operators, find the functions that implement them, and observe the operations of a call."""
 
 from __future__ import annotations
 
+import gc
 import importlib
+import sys
+import types
+import weakref
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,10 +37,12 @@ LOOKUP_FUNCTIONS = frozenset(
         "sparse_csc_tensor", "sparse_csr_tensor",
     }
 )  # fmt: skip
+#: The number of registered kernels during the last search, and the functions that the search returned.
+_last_search: tuple[int, list[weakref.ref[types.FunctionType]]] = 0, []
 
 
-def custom_operator(value: Any) -> tuple[Any, Any] | None:
-    """Return the function of an operator that ``torch.library.custom_op`` made, and its function for fake tensors.
+def custom_operator_functions(value: Any) -> tuple[Any, Any] | None:
+    """Return the function that ``torch.library.custom_op`` made into an operator, and the one for fake tensors.
 
     Returns
     -------
@@ -43,6 +52,35 @@ def custom_operator(value: Any) -> tuple[Any, Any] | None:
     if type(value).__name__ != "CustomOpDef" or not hasattr(value, "_init_fn"):
         return None
     return value._init_fn, getattr(value, "_abstract_fn", None)
+
+
+def python_kernels() -> Iterator[types.FunctionType]:
+    """Yield the user's functions that C++ code refers to, such as those that ``torch.library.Library.impl`` registers.
+
+    The dispatcher does not reveal which functions it calls. They are recognized because they have more references than
+    Python's objects account for.
+    """
+    global _last_search  # noqa: PLW0603 - a search looks at all objects
+    registered_count = len(getattr(sys.modules.get("torch.library"), "_impls", ()))
+    if registered_count != _last_search[0]:
+        _last_search = registered_count, [weakref.ref(function) for function in _functions_referenced_outside_python()]
+    yield from (function for reference in _last_search[1] if (function := reference()) is not None)
+
+
+def _functions_referenced_outside_python() -> list[types.FunctionType]:
+    """Return the user's functions that have more references outside Python's objects than functions usually have."""
+    functions = {id(item): item for item in gc.get_objects() if _is_user_function(item)}
+    reference_counts = Counter(id(item) for item in gc.get_referents(*gc.get_objects()) if id(item) in functions)
+    outside_counts = [
+        (sys.getrefcount(function) - reference_counts[number], function) for number, function in functions.items()
+    ]
+    frequencies = Counter(count for count, _ in outside_counts)
+    usual_count = max(frequencies, key=lambda count: frequencies[count], default=0)
+    return [function for count, function in outside_counts if count > usual_count]
+
+
+def _is_user_function(value: Any) -> bool:
+    return type(value) is types.FunctionType and not is_library(value.__code__.co_filename)
 
 
 class OperationListener(TorchDispatchMode):
@@ -67,7 +105,7 @@ class OperationListener(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class Allocations(TorchDispatchMode, Generic[_T]):
+class AllocationTracker(TorchDispatchMode, Generic[_T]):
     """Notes the memory that operations allocate for their results, until it is freed.
 
     Parameters

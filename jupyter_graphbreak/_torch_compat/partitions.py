@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.patching import patched_on_thread
+from jupyter_graphbreak._torch_compat.patching import patch_on_thread
 from jupyter_graphbreak.records.records import read_stack
 
 if TYPE_CHECKING:
@@ -26,12 +26,13 @@ _PARTITIONING_BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_p
 
 @dataclass(frozen=True)
 class SavedTensor:
-    """A tensor that is kept for a backward pass.
+    """A tensor that the forward pass saves for the backward pass.
 
     Parameters
     ----------
     stack : tuple of StackEntry
-        The stack of the first operation of the program that needs it there, outermost entry first; empty if unknown.
+        The stack of the program's first operation whose backward pass needs the tensor, outermost entry first; empty
+        if unknown.
     """
 
     shape: tuple[int, ...]
@@ -48,7 +49,7 @@ def saved_tensors(
 ) -> list[SavedTensor] | None:
     """Return the tensors that a backend's code for a graph keeps, in the order in which autograd saves them.
 
-    The graph is traced and divided as the backend would do, without generating code.
+    The graph is traced and divided as the backend would do it, but no code is generated.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def saved_tensors(
     module : GraphModule
         The graph as Dynamo captured it.
     inputs : sequence
-        The inputs of a call; they do not change.
+        The inputs of a call; they are not changed.
 
     Returns
     -------
@@ -77,7 +78,7 @@ def saved_tensors(
     with contextlib.ExitStack() as exit_stack:
         for module_name in _PARTITION_USERS:
             exit_stack.enter_context(
-                patched_on_thread(importlib.import_module(module_name), _PARTITION_FUNCTION, partition)
+                patch_on_thread(importlib.import_module(module_name), _PARTITION_FUNCTION, partition)
             )
         config: Any = importlib.import_module("torch._functorch.config")
         exit_stack.enter_context(config.patch(enable_autograd_cache=False))
@@ -91,7 +92,7 @@ def saved_tensors(
 def _saved_for_backward(
     forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, result_count: int
 ) -> list[SavedTensor]:
-    """Return the tensors among the outputs of a forward graph that are there only for the backward graph."""
+    """Return those outputs of a forward graph that only the backward graph needs."""
     (output,) = (node for node in forward.graph.nodes if node.op == "output")
     backward_inputs = {node.name: node for node in backward.graph.nodes if node.op == "placeholder"}
     order = {node: number for number, node in enumerate(backward.graph.nodes)}

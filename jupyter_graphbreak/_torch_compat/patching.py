@@ -1,7 +1,6 @@
 """Temporarily replace functions of PyTorch and Python, for all threads or one, without leaking internal errors.
 
-Unless a function here says otherwise, its replacement calls our code within ``try``, and continues without it if it
-fails.
+Unless a docstring says otherwise, a replacement calls our code within ``try``, and continues without it if it fails.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def report_to_run(activity: str, fault: Exception) -> None:
 
 
 @contextlib.contextmanager
-def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+def patch_attribute(owner: Any, name: str, replacement: Any) -> Iterator[None]:
     """Replace an attribute of a module, class or instance while the context is open.
 
     Contexts may end in any order. An inherited attribute is inherited again afterwards.
@@ -62,24 +61,24 @@ def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
 
 
 def active_function(function: Any) -> Any:
-    """Return the function itself, or the one that it replaced if its context has ended."""
+    """Return the given function, or the one that it replaced if the context of the replacement has ended."""
     while id(function) in _replaced_functions:
         function = _replaced_functions[id(function)][1]
     return function
 
 
 @contextlib.contextmanager
-def _patched_while_open(owner: Any, name: str, replacement: Any, is_open: list[bool]) -> Iterator[None]:
+def _patch_while_open(owner: Any, name: str, replacement: Any, is_open: list[bool]) -> Iterator[None]:
     """Replace an attribute while the context is open; then empty ``is_open``, since code may keep the replacement."""
-    with patched(owner, name, replacement):
+    with patch_attribute(owner, name, replacement):
         try:
             yield
         finally:
             is_open.clear()
 
 
-def redirected_on_thread(owner: Any, name: str, plan: Callable[..., Any]) -> AbstractContextManager[None]:
-    """Redirect calls of a function on the thread that opens the context, while it is open.
+def redirect_calls_on_thread(owner: Any, name: str, plan: Callable[..., Any]) -> AbstractContextManager[None]:
+    """Redirect calls to a function on the thread that opens the context, while it is open.
 
     Other threads call the original, and so does this thread if the plan fails.
 
@@ -100,23 +99,23 @@ def redirected_on_thread(owner: Any, name: str, plan: Callable[..., Any]) -> Abs
             if is_open and get_ident() == thread:
                 redirection = plan(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - see the module
-            report_to_run(f"following calls of `{name}`", fault)
+            report_to_run(f"following calls to `{name}`", fault)
         function, args, kwargs = redirection or (original, args, kwargs)
         return function(*args, **kwargs)
 
-    return _patched_while_open(owner, name, _with_same_binding(static_attribute, dispatch), is_open)
+    return _patch_while_open(owner, name, _with_same_binding(static_attribute, dispatch), is_open)
 
 
-def patched_on_thread(owner: Any, name: str, replacement: Callable[..., Any]) -> AbstractContextManager[None]:
+def patch_on_thread(owner: Any, name: str, replacement: Callable[..., Any]) -> AbstractContextManager[None]:
     """Replace a function for the thread that opens the context, while it is open; other threads call the original.
 
-    An error in the replacement is raised; use :func:`observed_on_thread` to only observe calls.
+    An error in the replacement is raised; use :func:`observe_calls_on_thread` to only observe calls.
     """
-    return redirected_on_thread(owner, name, lambda *args, **kwargs: (replacement, args, kwargs))
+    return redirect_calls_on_thread(owner, name, lambda *args, **kwargs: (replacement, args, kwargs))
 
 
-def observed_on_thread(owner: Any, name: str, on_result: Callable[..., None]) -> AbstractContextManager[None]:
-    """Observe calls of a function on the thread that opens the context, while it is open.
+def observe_calls_on_thread(owner: Any, name: str, on_result: Callable[..., None]) -> AbstractContextManager[None]:
+    """Observe calls to a function on the thread that opens the context, while it is open.
 
     Parameters
     ----------
@@ -131,16 +130,16 @@ def observed_on_thread(owner: Any, name: str, on_result: Callable[..., None]) ->
             try:
                 on_result(result, *args, **kwargs)
             except Exception as fault:  # noqa: BLE001 - see the module
-                report_to_run(f"following calls of `{name}`", fault)
+                report_to_run(f"following calls to `{name}`", fault)
             return result
 
         return follow, (), {}
 
-    return redirected_on_thread(owner, name, plan)
+    return redirect_calls_on_thread(owner, name, plan)
 
 
-def prepared_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> AbstractContextManager[None]:
-    """Call ``prepare`` before each call of one of Dynamo's functions on this thread, while the context is open.
+def prepare_calls_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> AbstractContextManager[None]:
+    """Call ``prepare`` before each call to one of Dynamo's functions on this thread, while the context is open.
 
     If ``prepare`` fails, Dynamo gives up on the frame that it compiles, and the function is not called, because the
     function's changes could not be undone.
@@ -148,7 +147,7 @@ def prepared_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> A
     Parameters
     ----------
     prepare : callable
-        Receives the arguments of the call; arranges that the changes that the call makes are undone.
+        Receives the arguments of the call; arranges for the changes that the call makes to be undone.
     """
     original = inspect.getattr_static(owner, name)
     give_up = importlib.import_module("torch._dynamo.exc").SkipFrame
@@ -160,33 +159,33 @@ def prepared_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> A
             if is_open and get_ident() == thread:
                 prepare(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - see the module
-            report_to_run(f"preparing calls of `{name}`", fault)
+            report_to_run(f"preparing calls to `{name}`", fault)
             raise give_up from None
         return original(*args, **kwargs)
 
-    return _patched_while_open(owner, name, dispatch, is_open)
+    return _patch_while_open(owner, name, dispatch, is_open)
 
 
-def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> AbstractContextManager[None]:
+def replace_result(owner: Any, name: str, transform: Callable[..., Any]) -> AbstractContextManager[None]:
     """Replace the result of a function, on all threads, while the context is open.
 
     Parameters
     ----------
-    result : callable
+    transform : callable
         Receives the result of a call and its arguments; returns the new result.
     """
     original, is_open = getattr(owner, name), [True]
 
     @functools.wraps(original)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        returned = original(*args, **kwargs)
+        result = original(*args, **kwargs)
         try:
-            return result(returned, *args, **kwargs) if is_open else returned
+            return transform(result, *args, **kwargs) if is_open else result
         except Exception as fault:  # noqa: BLE001 - see the module
-            report_to_run(f"following calls of `{name}`", fault)
-            return returned
+            report_to_run(f"following calls to `{name}`", fault)
+            return result
 
-    return _patched_while_open(owner, name, dispatch, is_open)
+    return _patch_while_open(owner, name, dispatch, is_open)
 
 
 def _underlying_function(static_attribute: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The process-wide settings of PyTorch, to compare and restore them."""
+"""Read, compare and restore PyTorch's process-wide settings; list functions that affect files and other processes."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def unaudited_opening_functions() -> list[tuple[Any, str, Literal["file", "netwo
     """Return the functions that open a file or connection without an audit event: owner, name, kind and a phrase."""
     return [
         (owner, name, kind, phrase)
-        for module, dotted, kind, phrase in _UNAUDITED_OPENING
-        for owner, name in _existing_functions([(module, dotted)])
+        for module, dotted_name, kind, phrase in _UNAUDITED_OPENING
+        for owner, name in _existing_functions([(module, dotted_name)])
     ]
 
 
 def _existing_functions(functions: Iterable[tuple[str, str]]) -> Iterator[tuple[Any, str]]:
     """Yield the owner and the name of each function that this PyTorch has, given its module and its dotted name."""
-    for module, dotted in functions:
-        owner_name, _, name = dotted.rpartition(".")
+    for module, dotted_name in functions:
+        owner_name, _, name = dotted_name.rpartition(".")
         owner = sys.modules.get(module)
         owner = _nested_attribute(owner, owner_name) if owner_name else owner
         if callable(getattr(owner, name, None)):
@@ -126,7 +126,7 @@ class ProcessSetting(NamedTuple):
     Parameters
     ----------
     names : frozenset of str
-        The names that code calls or assigns to change it.
+        The names of the functions and attributes with which code changes the setting.
     """
 
     name: str
@@ -247,13 +247,13 @@ def process_settings() -> Iterator[ProcessSetting]:
         read, write = _nested_attribute(torch, getter), _nested_attribute(torch, setter)
         if read is not None and write is not None:
             yield ProcessSetting(name, read, write, frozenset({setter.rpartition(".")[2], *_OTHER_NAMES.get(name, ())}))
-    for dotted, flags in _FLAGS:
-        owner = _nested_attribute(torch, dotted.removeprefix("torch."))
+    for dotted_name, flags in _FLAGS:
+        owner = _nested_attribute(torch, dotted_name.removeprefix("torch."))
         for flag in flags:
             if owner is not None and _is_readable(owner, flag):
                 names = frozenset({flag, "flags", "set_flags", *_OTHER_NAMES.get(flag, ())})
                 read, write = functools.partial(getattr, owner, flag), functools.partial(setattr, owner, flag)
-                yield ProcessSetting(f"{dotted}.{flag}", read, write, names)
+                yield ProcessSetting(f"{dotted_name}.{flag}", read, write, names)
     for kind in _ATTENTION_BACKENDS:
         read = getattr(torch.backends.cuda, f"{kind}_enabled", None)
         write = getattr(torch.backends.cuda, f"enable_{kind}", None)
@@ -274,16 +274,16 @@ def process_settings() -> Iterator[ProcessSetting]:
 
 def context_variables() -> frozenset[ContextVar[Any]]:
     """Return PyTorch's own context variables, such as the values of its compilers' settings."""
-    return _context_variables_with(len(sys.modules))
+    return _context_variables_for_module_count(len(sys.modules))
 
 
 @functools.lru_cache(maxsize=1)
-def _context_variables_with(_: int) -> frozenset[ContextVar[Any]]:
-    return _context_variables_in(sum(name[:5] == "torch" for name in sys.modules.copy()))
+def _context_variables_for_module_count(_: int) -> frozenset[ContextVar[Any]]:
+    return _context_variables_for_torch_module_count(sum(name[:5] == "torch" for name in sys.modules.copy()))
 
 
 @functools.lru_cache(maxsize=1)
-def _context_variables_in(_: int) -> frozenset[ContextVar[Any]]:
+def _context_variables_for_torch_module_count(_: int) -> frozenset[ContextVar[Any]]:
     """Search PyTorch's modules again only if their number, the argument, has changed: counting them is faster."""
     variables: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():
@@ -405,7 +405,7 @@ def _override_of(entry: Any) -> Any:
 
 
 def _unset_value(entry: Any) -> Any:
-    """Return the value that a setting has if it is not set explicitly."""
+    """Return the value of a setting while nothing has set it explicitly."""
     from_environment = getattr(entry, "env_value_default", None)
     return from_environment if isinstance(from_environment, bool | int | str) else entry.default
 

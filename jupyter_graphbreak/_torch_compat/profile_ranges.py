@@ -1,4 +1,4 @@
-"""Records of PyTorch's profilers for one call, as plain data: named time ranges and device activities."""
+"""Profile one call with PyTorch's profilers; return named time ranges and device activities as plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak._torch_compat.compiled import skip_functions
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Activity:
-    """An event that kineto recorded during a call: a call of the device's driver, or memory allocated or freed.
+    """An event that kineto recorded during a call: a call to the device's driver, or memory allocated or freed.
 
     Parameters
     ----------
@@ -67,15 +67,15 @@ class Activity:
     nbytes: int = 0
 
 
-def profiled(call: Callable[[], Any]) -> list[Range]:
+def profile_call(call: Callable[[], Any]) -> list[Range]:
     """Make a call under the profiler and return the recorded ranges, ordered by start time."""
-    with _marked_printing(), _profiler() as profiler, marked("graphbreak call"):
+    with _mark_printing(), _profiler() as profiler, mark_range("graphbreak call"):
         call()
-    ranges = [range_ for event in profiler.function_events if (range_ := _parsed_range(event)) is not None]
+    ranges = [range_ for event in profiler.function_events if (range_ := _parse_range(event)) is not None]
     return sorted(ranges, key=lambda range_: (range_.start_us, -range_.end_us))
 
 
-def device_activities(call: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
+def record_device_activities(call: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
     """Make a call under kineto, the only profiler that records driver calls; return the recorded events, in order.
 
     Parameters
@@ -89,13 +89,13 @@ def device_activities(call: Callable[[], Any], device: str | None = "cuda") -> l
         If a different profiler is active.
     """
     profiler = importlib.import_module("torch.autograd.profiler").profile(use_device=device, profile_memory=True)
-    with _filtered_stderr(_KINETO_MESSAGE):
+    with _filter_stderr(_KINETO_MESSAGE):
         profiler.__enter__()
     try:
-        with _filtered_stderr(_ALLOCATOR_WARNING), marked("graphbreak call"):
+        with _filter_stderr(_ALLOCATOR_WARNING), mark_range("graphbreak call"):
             call()
     finally:
-        with _filtered_stderr(_KINETO_MESSAGE):
+        with _filter_stderr(_KINETO_MESSAGE):
             profiler.__exit__(None, None, None)
     events = sorted(profiler.kineto_results.events(), key=lambda event: event.start_ns())
     call_event = next((event for event in events if event.name() == "graphbreak call"), None)
@@ -112,7 +112,7 @@ def _activity(event: Any) -> Activity:
 
 
 @contextlib.contextmanager
-def _filtered_stderr(dropped_lines: re.Pattern[bytes]) -> Iterator[None]:
+def _filter_stderr(dropped_lines: re.Pattern[bytes]) -> Iterator[None]:
     """Delay the standard error of the process until the context ends, and drop the lines that match a pattern."""
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as output_file:
@@ -128,29 +128,29 @@ def _filtered_stderr(dropped_lines: re.Pattern[bytes]) -> Iterator[None]:
             os.close(stderr)
 
 
-def marked(name: str) -> Any:
+def mark_range(name: str) -> Any:
     """Return a context that the profiler records as a range."""
     return importlib.import_module("torch.autograd.profiler").record_function(name)
 
 
-def marked_graph(number: int) -> Any:
+def mark_graph(number: int) -> Any:
     """Return a context that the profiler records as the run of a graph."""
-    return marked(f"graphbreak graph {number}")
+    return mark_range(f"graphbreak graph {number}")
 
 
 @contextlib.contextmanager
-def _marked_printing() -> Iterator[None]:
+def _mark_printing() -> Iterator[None]:
     """Mark when PyTorch formats a tensor as text, because that runs operations that the user's code does not call."""
     tensor_str = importlib.import_module("torch._tensor_str")
     original = tensor_str._str
 
     @functools.wraps(original)
     def marked_str(*args: Any, **kwargs: Any) -> Any:
-        with marked("graphbreak printing"):
+        with mark_range("graphbreak printing"):
             return original(*args, **kwargs)
 
     skip_functions(marked_str)
-    with patched(tensor_str, "_str", marked_str):
+    with patch_attribute(tensor_str, "_str", marked_str):
         yield
 
 
@@ -162,7 +162,7 @@ def _profiler() -> Any:
         return importlib.import_module("torch.autograd.profiler").profile(use_kineto=False)
 
 
-def _parsed_range(event: Any) -> Range | None:
+def _parse_range(event: Any) -> Range | None:
     kind: RangeKind
     name: str = event.name
     if name == "graphbreak call":

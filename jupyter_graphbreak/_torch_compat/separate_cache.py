@@ -13,12 +13,12 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import cache_entries, forget_code, has_cached_code, resume_codes
-from jupyter_graphbreak._torch_compat.module_calls import while_converting
+from jupyter_graphbreak._torch_compat.module_calls import wrap_frame_conversions
 from jupyter_graphbreak._torch_compat.patching import (
-    observed_on_thread,
-    patched_on_thread,
-    prepared_on_thread,
-    redirected_on_thread,
+    observe_calls_on_thread,
+    patch_on_thread,
+    prepare_calls_on_thread,
+    redirect_calls_on_thread,
     report_to_run,
 )
 from jupyter_graphbreak.faults import with_fallback
@@ -38,7 +38,7 @@ def is_allowed_in_graph(function: Any) -> bool:
 
 
 def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
-    """Repeat the registrations of ``torch.fx.wrap`` for some globals with a copy of these globals."""
+    """Repeat the registrations that ``torch.fx.wrap`` made for some globals, for a copy of these globals."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for number, name in list(table):
         if number == id(scope):
@@ -46,16 +46,16 @@ def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
 
 
 def forget_fx_wraps(number: int) -> None:
-    """Remove the names that :func:`copy_fx_wraps` registered for the copy with the given id."""
+    """Remove the names that :func:`copy_fx_wraps` registered for the copy with an id."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for key in [key for key in table if key[0] == number]:
         del table[key]
 
 
-def private_fx_tracing() -> contextlib.AbstractContextManager[None]:
-    """Let only this thread see how ``torch.fx`` replaces methods of modules while it traces, in the context.
+def confine_fx_tracing() -> contextlib.AbstractContextManager[None]:
+    """Restrict the methods that ``torch.fx`` replaces on modules while it traces to this thread, in the context.
 
-    Otherwise, the tracer would receive the calls of modules on all threads, and fail for modules that it does not know.
+    Otherwise, the tracer would receive module calls on all threads, and fail for modules that it does not know.
     """
     patcher: Any = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_Patcher", None)
     if not hasattr(patcher, "patch_method"):  # not in this PyTorch
@@ -71,15 +71,15 @@ def private_fx_tracing() -> contextlib.AbstractContextManager[None]:
 
         return patch_method, (self, owner, name, dispatch, *args), kwargs
 
-    return redirected_on_thread(patcher, "patch_method", plan)
+    return redirect_calls_on_thread(patcher, "patch_method", plan)
 
 
 #: The modules whose namespaces are copies, by the ids of the namespaces.
 _modules_of_copies: weakref.WeakValueDictionary[int, types.ModuleType] = weakref.WeakValueDictionary()
 
 
-def copied_module(scope: dict[str, Any]) -> types.ModuleType:
-    """Return a module with a copy of a namespace, from which Dynamo reads the globals of functions with that copy.
+def copy_namespace_to_module(scope: dict[str, Any]) -> types.ModuleType:
+    """Return a module with a copy of a namespace, from which Dynamo reads the globals of functions that use the copy.
 
     Before torch 2.15, Dynamo takes the globals of a function that it inlines from the module with their ``__name__``,
     which would be the original module.
@@ -97,7 +97,7 @@ def copied_module(scope: dict[str, Any]) -> types.ModuleType:
     return module
 
 
-def _reading_copied_globals() -> contextlib.AbstractContextManager[None]:
+def _redirect_to_copied_globals() -> contextlib.AbstractContextManager[None]:
     """Make Dynamo read and write the copied globals of functions that it inlines, while the context is open."""
     tracers, builders, sources = (
         importlib.import_module(f"torch._dynamo.{name}") for name in ("symbolic_convert", "variables.builder", "source")
@@ -116,11 +116,11 @@ def _reading_copied_globals() -> contextlib.AbstractContextManager[None]:
             return original, (tracer, variable), {}
         return with_copied_globals, (tracer, variable, module), {}
 
-    return redirected_on_thread(owner, name, plan)
+    return redirect_calls_on_thread(owner, name, plan)
 
 
-def own_backend(imitated_backend: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a backend that behaves like another one but has no compiled code in Dynamo's cache.
+def clone_backend(imitated_backend: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return a backend that behaves like the given one but has no compiled code in Dynamo's cache.
 
     Parameters
     ----------
@@ -145,13 +145,13 @@ def own_backend(imitated_backend: str | Callable[..., Any]) -> Callable[..., Any
 def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
     """Separate the code that Dynamo compiles in the context from its earlier compilations of the same functions.
 
-    Code in the context must compile with an :func:`own_backend`. Dynamo forgets the compiled code, its globals and the
-    varying sizes when the context ends.
+    Code in the context must compile with a backend from :func:`clone_backend`. Dynamo forgets the compiled code, its
+    globals and the varying sizes when the context ends.
 
     Parameters
     ----------
     codes : iterable of CodeType
-        Code that may run. Dynamo tries again to compile this code, and all other code that it knows, if it gave up.
+        Code that may run. If Dynamo gave up on this code, or on other code that it knows, it tries again to compile it.
     """
     compilations = ThreadCompilations()
     codes = list(codes)
@@ -162,10 +162,10 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
         if (known_code := reference()) is not None:  # the run may reach this code indirectly
             _allow_compiling(known_code)
     with (
-        while_converting(_without_our_codes(codes, compilations.isolated_conversion)), restored_counters(),
-        removed_globals(), _separate_cache_sizes(compilations.earlier_versions), _restored_frame_counts(),
-        _disabled_reset(), _restored_module_hooks(), _separate_wrapper_code(), restored_eval_frame_override(),
-        unprofiled_guards(), _emptied_guards(), _reading_copied_globals(),
+        wrap_frame_conversions(_exclude_our_codes(codes, compilations.isolated_conversion)), restore_counters(),
+        remove_new_globals(), _separate_cache_sizes(compilations.earlier_versions), _restore_frame_counts(),
+        _disable_reset(), _restore_module_hooks(), _separate_wrapper_code(), restore_eval_frame_override(),
+        skip_guard_profiling(), _empty_guard_managers(), _redirect_to_copied_globals(),
     ):  # fmt: skip
         try:
             yield
@@ -173,7 +173,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
             compilations.forget()
 
 
-def _without_our_codes(
+def _exclude_our_codes(
     codes: Iterable[CodeType], isolated_conversion: Callable[[CodeType], contextlib.AbstractContextManager[None]]
 ) -> Callable[[CodeType], contextlib.AbstractContextManager[None] | None]:
     """Return a function like ``isolated_conversion`` that returns ``None`` for code of this package.
@@ -191,8 +191,8 @@ def _without_our_codes(
 
 
 @contextlib.contextmanager
-def removed_globals() -> Iterator[None]:
-    """Remove the globals that Dynamo creates in the context, since the code that needs them does not run afterwards.
+def remove_new_globals() -> Iterator[None]:
+    """When the context ends, remove the globals that Dynamo created in it, because their code does not run again.
 
     Dynamo itself keeps the globals for its modules and those of unfinished code.
     """
@@ -214,8 +214,8 @@ def removed_globals() -> Iterator[None]:
                 undo.callback(scope.pop, alias, None)
 
         with (
-            observed_on_thread(hooks, "create", note_created_hook),
-            prepared_on_thread(tracer, "import_source", note_import),
+            observe_calls_on_thread(hooks, "create", note_created_hook),
+            prepare_calls_on_thread(tracer, "import_source", note_import),
         ):
             try:
                 yield
@@ -226,10 +226,10 @@ def removed_globals() -> Iterator[None]:
 
 
 class ThreadCompilations:
-    """The compilations of a thread, kept apart from Dynamo's earlier compilations and from the sizes that it saw."""
+    """Keeps the compilations of a thread apart from Dynamo's earlier ones and from its record of varying sizes."""
 
     def __init__(self) -> None:
-        #: The code that Dynamo reached, by its address, with the compiled versions that it already had.
+        #: The code objects that Dynamo reached, by address, with the ids of the versions that were already compiled.
         self._earlier_versions: dict[int, tuple[ref[CodeType], set[int]]] = {}
         self._profile: dict[str, Any] = {}
         # If this PyTorch lacks something, fail before anything is compiled.
@@ -245,7 +245,7 @@ class ThreadCompilations:
                 weakref.ref(code),
                 {id(entry.guard_manager) for entry in cache_entries(code)},
             )
-        with _swapped_size_profile(self._profile):
+        with _swap_size_profile(self._profile):
             yield
 
     def earlier_versions(self, code: CodeType) -> Collection[int]:
@@ -269,25 +269,25 @@ class ThreadCompilations:
 
 
 @contextlib.contextmanager
-def unprofiled_guards() -> Iterator[None]:
-    """Stop Dynamo from timing guards, for which it flushes the processor's caches.
+def skip_guard_profiling() -> Iterator[None]:
+    """Prevent Dynamo from timing guards, for which it flushes the processor's caches, while the context is open.
 
-    This takes about 16 ms, more than half of the time to compile a small function.
+    The timing takes about 16 ms, more than half of the time to compile a small function.
     """
     guards = importlib.import_module("torch._dynamo.guards")
     if not hasattr(guards, "profile_guard_manager"):  # not in this PyTorch
         yield
         return
-    with patched_on_thread(guards, "profile_guard_manager", lambda *_: 0.0):
+    with patch_on_thread(guards, "profile_guard_manager", lambda *_: 0.0):
         yield
 
 
 @contextlib.contextmanager
-def _emptied_guards() -> Iterator[None]:
+def _empty_guard_managers() -> Iterator[None]:
     """When the context ends, empty the managers of the guards that Dynamo made in it.
 
     The finalizers of the objects that the code was compiled for keep the managers, and with them all globals of that
-    code, until these objects are deleted. A module or a class never is.
+    code, until these objects are deleted, which modules and classes usually never are.
     """
     manager_class = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
     if manager_class is None:  # not in this PyTorch
@@ -299,7 +299,7 @@ def _emptied_guards() -> Iterator[None]:
         managers.append(manager)
 
     try:
-        with observed_on_thread(manager_class, "__init__", collect):
+        with observe_calls_on_thread(manager_class, "__init__", collect):
             yield
     finally:
         for manager in managers:
@@ -307,12 +307,12 @@ def _emptied_guards() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def forgotten_backends() -> Iterator[None]:
+def forget_new_backends() -> Iterator[None]:
     """Make Dynamo forget the backends used in the context, which it would keep for :func:`torch._dynamo.reset`."""
     module = importlib.import_module("torch._dynamo.eval_frame")
     cached_backends: Any = getattr(module, "cached_backends", None)
     context_class = getattr(module, "_TorchDynamoContext", None)
-    # A PyTorch may lack these.
+    # Not every PyTorch has these.
     if cached_backends is None or context_class is None or not hasattr(module, "innermost_backend"):
         yield
         return
@@ -323,7 +323,7 @@ def forgotten_backends() -> Iterator[None]:
         added_ids.add(id(module.innermost_backend(context.callback)))
 
     try:
-        with observed_on_thread(context_class, "__init__", collect):
+        with observe_calls_on_thread(context_class, "__init__", collect):
             yield
     finally:
         for number in added_ids - cached_before:
@@ -331,7 +331,7 @@ def forgotten_backends() -> Iterator[None]:
 
 
 def _allow_compiling(code: CodeType) -> None:
-    """Make Dynamo compile code on which it may have given up."""
+    """Let Dynamo compile code again, even if it gave up on it before."""
     if has_cached_code(code):
         _resume_compiling(code)
     else:
@@ -373,12 +373,12 @@ def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]
         )
 
     size = with_fallback("counting the versions of a function", size_without_earlier, compute, report_to_run)
-    with patched_on_thread(module, "compute_cache_size", size):
+    with patch_on_thread(module, "compute_cache_size", size):
         yield
 
 
 @contextlib.contextmanager
-def restored_counters() -> Iterator[None]:
+def restore_counters() -> Iterator[None]:
     """Restore Dynamo's counters, such as the number of graph breaks, but keep the counts of other threads."""
     counters = importlib.import_module("torch._dynamo.utils").counters
     counters_before = {name: counter.copy() for name, counter in counters.items()}
@@ -394,12 +394,12 @@ def restored_counters() -> Iterator[None]:
             yield
         finally:
             for name, counter in counters.items():
-                added_ids = counter - at_start.get(name, Counter())
-                if added_ids:
-                    counters_before.setdefault(name, Counter()).update(added_ids)
+                added_counts = counter - at_start.get(name, Counter())
+                if added_counts:
+                    counters_before.setdefault(name, Counter()).update(added_counts)
 
     try:
-        with while_converting(keep_other_threads, includes_other_threads=True):
+        with wrap_frame_conversions(keep_other_threads, includes_other_threads=True):
             yield
     finally:
         counters.clear()
@@ -407,23 +407,23 @@ def restored_counters() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _restored_frame_counts() -> Iterator[None]:
+def _restore_frame_counts() -> Iterator[None]:
     """Restore the number of compilations of each frame, which Dynamo also limits; keep those of other threads."""
     module = importlib.import_module("torch._dynamo.convert_frame")
     counter: Any = getattr(module, "FRAME_COMPILE_COUNTER", None)
     if counter is None or not hasattr(module, "get_compile_id"):  # not in this PyTorch
         yield
         return
-    added_ids: Counter[Any] = Counter()
+    added_counts: Counter[Any] = Counter()
 
     def count(compile_id: Any, *_: Any, **__: Any) -> None:
-        added_ids[compile_id.frame_id] += 1
+        added_counts[compile_id.frame_id] += 1
 
     try:
-        with observed_on_thread(module, "get_compile_id", count):
+        with observe_calls_on_thread(module, "get_compile_id", count):
             yield
     finally:
-        counter.subtract(added_ids)
+        counter.subtract(added_counts)
 
 
 def _invalidate(entry: Any) -> None:
@@ -441,7 +441,7 @@ def _invalidate(entry: Any) -> None:
 
 @contextlib.contextmanager
 def _separate_wrapper_code() -> Iterator[None]:
-    """Give each wrapper that Dynamo puts around a module or a callable object its own code object.
+    """Give each wrapper that Dynamo puts around a module or a callable object a separate code object.
 
     Otherwise they share one code object and its recompile limit, which the notebook may have used up.
     """
@@ -454,12 +454,12 @@ def _separate_wrapper_code() -> Iterator[None]:
         wrapper.__code__ = wrapper.__code__.replace()
         return wrapper
 
-    with patched_on_thread(external_utils, "wrap_inline", wrap_inline):
+    with patch_on_thread(external_utils, "wrap_inline", wrap_inline):
         yield
 
 
 @contextlib.contextmanager
-def _restored_module_hooks() -> Iterator[None]:
+def _restore_module_hooks() -> Iterator[None]:
     """Remove the global module hooks that a failed export leaves behind (torch 2.9)."""
     variables = vars(importlib.import_module("torch.nn.modules.module"))
     tables = [table for name, table in variables.items() if name.startswith("_global_") and isinstance(table, dict)]
@@ -473,7 +473,7 @@ def _restored_module_hooks() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def restored_eval_frame_override() -> Iterator[None]:
+def restore_eval_frame_override() -> Iterator[None]:
     """Remove the state that torch 2.11 leaves when it refuses to run a function compiled with ``fullgraph=True``.
 
     ``torch.jit.trace`` and ``torch.fx.symbolic_trace`` cause this. Otherwise, Dynamo would no longer compile nested
@@ -492,19 +492,19 @@ def restored_eval_frame_override() -> Iterator[None]:
         override(previous)
 
 
-def _disabled_reset() -> contextlib.AbstractContextManager[None]:
+def _disable_reset() -> contextlib.AbstractContextManager[None]:
     """Disable ``torch._dynamo.reset``, which strict export calls and which would delete all compiled code."""
-    return patched_on_thread(importlib.import_module("torch._dynamo"), "reset", lambda: None)
+    return patch_on_thread(importlib.import_module("torch._dynamo"), "reset", lambda: None)
 
 
 @contextlib.contextmanager
-def _swapped_size_profile(sizes: dict[str, Any]) -> Iterator[None]:
+def _swap_size_profile(sizes: dict[str, Any]) -> Iterator[None]:
     """Give Dynamo a separate, initially empty record of varying sizes while the context is open.
 
     Parameters
     ----------
     sizes : dict
-        The record, which is kept for the next context.
+        The record; when the context ends, the sizes are stored in it for the next context.
     """
     profile = importlib.import_module("torch._dynamo.pgo")
     names = [name for name in ("_CODE_STATE", "_INIT_CODE_STATE") if hasattr(profile, name)]

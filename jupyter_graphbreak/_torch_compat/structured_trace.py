@@ -1,4 +1,4 @@
-"""PyTorch's structured trace in this process: its logger, its envelopes, and which entries are created."""
+"""PyTorch's structured trace in this process: its logger, its envelopes, and the choice of entries to create."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _lock = threading.RLock()
 
 
 @contextlib.contextmanager
-def narrowed_trace(
+def restrict_trace(
     handler: logging.Handler, kinds: frozenset[str], on_fault: Callable[[str, Exception], None], claim: Claim
 ) -> Iterator[None]:
     """Prevent torch from creating trace entries that nobody reads, while the context is open.
@@ -87,7 +87,7 @@ def narrowed_trace(
     with _lock:
         _readers.append(reader)
         if len(_readers) == 1:
-            _replace_in_torch(original, _create_only(original, logger, kinds))
+            _replace_in_torch(original, _select_entries(original, logger, kinds))
     try:
         yield
     finally:
@@ -106,7 +106,7 @@ def _replace_in_torch(function: Any, replacement: Any) -> None:
             vars(module)["trace_structured"] = replacement
 
 
-def _create_only(original: Callable[..., Any], logger: logging.Logger, kinds: frozenset[str]) -> Callable[..., Any]:
+def _select_entries(original: Callable[..., Any], logger: logging.Logger, kinds: frozenset[str]) -> Callable[..., Any]:
     """Return a ``trace_structured`` that creates only the entries that are read."""
 
     @functools.wraps(original)
@@ -126,12 +126,12 @@ def _create_only(original: Callable[..., Any], logger: logging.Logger, kinds: fr
             if "payload_fn" in kwargs:
                 kwargs["payload_fn"] = _encodable(kwargs["payload_fn"])
             with _lock:
-                disabled, logger.disabled = logger.disabled, False
+                was_disabled, logger.disabled = logger.disabled, False
                 handlers, logger.handlers = logger.handlers, [reader.handler for reader in active_readers]
                 try:
                     return original(*args, **kwargs)
                 finally:
-                    logger.disabled, logger.handlers = disabled, handlers
+                    logger.disabled, logger.handlers = was_disabled, handlers
         except Exception as error:  # noqa: BLE001 - see on_fault
             try:
                 for reader in _readers:

@@ -1,4 +1,4 @@
-"""Look at tensors while a program runs, without taking part in it."""
+"""Read tensors of a running program without recording gradients or calling the program's overrides."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ _MAX_DEPTH = 5
 
 
 @contextlib.contextmanager
-def looking_at_tensors() -> Iterator[None]:
+def disable_gradients_and_overrides() -> Iterator[None]:
     """Record no gradients, and call no ``__torch_function__`` of the program, while the context is open."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
         yield
 
 
 def has_nan(value: Any, depth: int = 0) -> bool:
-    """Return whether a tensor, or a tensor in a container, has NaN; false for tensors that cannot be read now."""
+    """Return whether a tensor, or a tensor in a container, contains NaN; false for tensors that cannot be read now."""
     match value:
         case torch.Tensor():
             can_have_nan = value.is_floating_point() or value.is_complex()
-            if not can_have_nan or value.device.type == "meta" or has_own_dispatch(type(value)) or _is_captured(value):
+            if (
+                not can_have_nan
+                or value.device.type == "meta"
+                or overrides_torch_dispatch(type(value))
+                or _is_captured(value)
+            ):
                 return False
-            with looking_at_tensors(), _disable_current_modes():
+            with disable_gradients_and_overrides(), _disable_current_modes():
                 return bool(torch.isnan(value).any())
         case dict():
             value = list(value.values())
@@ -48,12 +53,12 @@ def _is_captured(tensor: torch.Tensor) -> bool:
 def in_place_change_count(tensor: torch.Tensor) -> int | None:
     """Return how often a tensor was changed in place; ``None`` for a tensor that does not count changes.
 
-    Subclasses of the user do not see that the tensor is read.
+    The ``__torch_function__`` of the user's tensor subclasses is not called.
     """
     with torch._C.DisableTorchFunctionSubclass():
         return None if tensor.is_inference() else tensor._version
 
 
-def has_own_dispatch(class_: type[torch.Tensor]) -> bool:
-    """Return whether a class of tensors has its own ``__torch_dispatch__``, so that its data may be anywhere."""
+def overrides_torch_dispatch(class_: type[torch.Tensor]) -> bool:
+    """Return whether a class of tensors overrides ``__torch_dispatch__``, so that its data may be anywhere."""
     return bool(class_.__torch_dispatch__ != torch.Tensor.__torch_dispatch__)

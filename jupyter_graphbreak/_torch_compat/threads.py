@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 
 class Claim:
-    """The claim of a run to its threads.
+    """A run's claim to its threads.
 
     Parameters
     ----------
     on_fault : callable or None
         Receives a description of an internal error, and the error.
     on_submit : callable or None
-        Called when work is submitted to a thread pool, before the pool has it. Receives the frame of our wrapper, whose
-        caller submits the work. If it raises something other than an :exc:`Exception`, that reaches the caller.
+        Called when work is submitted to a thread pool, before the pool receives it. Takes the frame of our wrapper,
+        whose caller submits the work. The caller sees its exceptions unless they are an :exc:`Exception`.
 
     Attributes
     ----------
     is_open : bool
         Whether the run still lasts.
     compilations : set of tuple
-        The frame and compile ids of its compilations. PyTorch compiles some parts, such as the backward pass of a graph
-        on a device, on its own threads.
+        The frame and compile ids of the run's compilations. PyTorch compiles some parts, such as the backward pass of a
+        graph on a device, on its own threads.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ _patches: list[tuple[Any, str, Any, Any]] = []
 
 
 @contextlib.contextmanager
-def claimed(
+def claim_thread(
     on_fault: Callable[[str, Exception], None] | None = None, on_submit: Callable[[FrameType], None] | None = None
 ) -> Iterator[Claim]:
     """Claim this thread, and the threads and work that it starts, while the context is open; see :class:`Claim`."""
@@ -90,8 +90,8 @@ def claimed(
         if not _claims_by_thread:
             # All replacements are made before the first is set: if making one fails, nothing is replaced.
             _patches[:] = [
-                (owner, name, original := getattr(owner, name), follow(original))
-                for owner, name, follow in _followed_functions()
+                (owner, name, original := getattr(owner, name), wrap(original))
+                for owner, name, wrap in _functions_to_patch()
             ]
             for owner, name, _, replacement in _patches:
                 setattr(owner, name, replacement)
@@ -117,7 +117,7 @@ def claimed(
                 _patches.clear()
 
 
-def _followed_functions() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
+def _functions_to_patch() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     """Yield the functions that start threads or pass work to pools: owner, name, and the function that wraps them."""
     yield threading.Thread, "start", _wrap_start
     # Dynamo traces `submit` up to its lock, so a replacement of `submit` would appear in stacks.
@@ -268,7 +268,7 @@ def as_stdlib_function(function: Any, original: Any) -> Any:
     Parameters
     ----------
     original : function
-        A function of the standard library; the other one gets its file and line.
+        A function of the standard library, whose file and line ``function`` gets.
     """
     code: CodeType = inspect.unwrap(original).__code__
     function.__code__ = function.__code__.replace(co_filename=code.co_filename, co_firstlineno=code.co_firstlineno)
@@ -280,7 +280,7 @@ def as_stdlib_function(function: Any, original: Any) -> Any:
 
 @contextlib.contextmanager
 def break_at_call(function: Any) -> Iterator[None]:
-    """Make Dynamo break at each call of a function, like ``torch._dynamo.disallow_in_graph``, in the context."""
+    """Make Dynamo break at each call to a function, like ``torch._dynamo.disallow_in_graph``, in the context."""
     ids = getattr(importlib.import_module("torch._dynamo.trace_rules"), "_disallowed_callable_ids", None)
     if ids is None:
         yield

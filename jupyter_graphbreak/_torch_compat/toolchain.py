@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def import_compilers() -> None:
-    """Import Dynamo and inductor, which takes seconds and may raise any exception."""
+    """Import Dynamo and Inductor, which takes seconds and may raise any exception."""
     importlib.import_module("torch._dynamo.eval_frame")
     importlib.import_module("torch._inductor.cpp_builder")
 
@@ -30,20 +30,20 @@ def require_support() -> None:
 
 
 def cpp_compiler() -> str:
-    """Return the C++ compiler that inductor uses, as a command, which may have options.
+    """Return the command of the C++ compiler that Inductor uses, possibly with options.
 
     Raises
     ------
     RuntimeError
-        If there is none. ``torch._inductor.exc.InvalidCxxCompiler`` is one.
+        If there is none; PyTorch raises the subclass ``torch._inductor.exc.InvalidCxxCompiler``.
     """
     builder: Any = importlib.import_module("torch._inductor.cpp_builder")
     return str(builder.get_cpp_compiler())
 
 
 @contextlib.contextmanager
-def quick_cpu_code() -> Iterator[None]:
-    """Make inductor generate CPU code that compiles quickly while the context is open.
+def speed_up_cpu_compilation() -> Iterator[None]:
+    """Make Inductor generate CPU code that compiles quickly while the context is open.
 
     Otherwise the first function compiles slowly: up to seven programs find out which vector instructions the code may
     use, and PyTorch's headers are precompiled. Inductor can do without both.
@@ -52,14 +52,14 @@ def quick_cpu_code() -> Iterator[None]:
     instructions = importlib.import_module("torch._inductor.cpu_vec_isa")
     with contextlib.ExitStack() as stack:
         if hasattr(instructions, "valid_vec_isa_list"):
-            stack.enter_context(patched(instructions, "valid_vec_isa_list", list))
+            stack.enter_context(patch_attribute(instructions, "valid_vec_isa_list", list))
         if hasattr(config, "cpp_cache_precompile_headers"):
             stack.enter_context(config.patch(cpp_cache_precompile_headers=False))
         yield
 
 
 def cache_folder() -> Path:
-    """Create the folder in which inductor keeps the code that it generates, and return it.
+    """Create the folder in which Inductor stores the code that it generates, and return its path.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Settings of PyTorch that a trial changes: for values closer to eager code, for memory, and for the caches on disk."""
+"""Settings of PyTorch that a trial changes: for values closer to eager mode, for memory, and for the caches on disk."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.patching import patched_on_thread
+from jupyter_graphbreak._torch_compat.patching import patch_on_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-#: Settings of inductor to switch on, if the release has them. Fused code otherwise keeps more digits than float16 and
-#: bfloat16 have.
+#: Inductor's settings to switch on, if the release has them. Otherwise fused code computes with more digits than
+#: float16 and bfloat16 have.
 _PRECISION_SETTINGS = ("emulate_precision_casts",)
-#: Settings of the code that inductor generates for CUDA devices.
+#: Settings of the code that Inductor generates for CUDA devices.
 _CUDA_PRECISION_SETTINGS = (
     "eager_numerics.division_rounding", "eager_numerics.disable_ftz", "eager_numerics.use_pytorch_libdevice",
 )  # fmt: skip
-#: Shares of the memory that inductor would keep; with less, it recomputes more in the backward pass.
+#: Fractions of the memory that compiled code would keep for the backward pass, which recomputes more with less memory.
 _MEMORY_BUDGETS = (0.5, 0.2)
 #: The operation in a graph for a ``torch.autograd.Function``, which has its own setting.
 _CUSTOM_FUNCTION = "autograd_function_apply"
@@ -44,16 +44,16 @@ class SettingChange:
     ----------
     code : str
         The statements that make the change.
-    applied : callable
+    apply : callable
         Returns a context in which the change is made.
     """
 
     code: str
-    applied: Callable[[], AbstractContextManager[Any]]
+    apply: Callable[[], AbstractContextManager[Any]]
 
 
-def inductor_changes(operation: str | None, *, uses_cuda: bool) -> list[SettingChange]:
-    """Return changes of settings that may make inductor's code compute like eager, and that the process has not made.
+def precision_changes(operation: str | None, *, uses_cuda: bool) -> list[SettingChange]:
+    """Return the setting changes not yet in force that may make Inductor's code compute like eager mode.
 
     Parameters
     ----------
@@ -70,17 +70,17 @@ def inductor_changes(operation: str | None, *, uses_cuda: bool) -> list[SettingC
         if current.get(name) is False
     ]
     if uses_cuda and torch.get_float32_matmul_precision() != "highest":
-        changes.append(SettingChange('torch.set_float32_matmul_precision("highest")', _with_highest_precision))
+        changes.append(SettingChange('torch.set_float32_matmul_precision("highest")', _set_highest_precision))
     overloads = _decomposed_operators(operation)
     if overloads:
         table = "torch._inductor.decomposition.decompositions"
         code = "; ".join(f"{table}.pop(torch.ops.{overload})" for overload in overloads)
-        changes.append(SettingChange(code, functools.partial(_without_decompositions, overloads)))
+        changes.append(SettingChange(code, functools.partial(_remove_decompositions, overloads)))
     return changes
 
 
 @contextlib.contextmanager
-def _with_highest_precision() -> Iterator[None]:
+def _set_highest_precision() -> Iterator[None]:
     precision_before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -90,7 +90,7 @@ def _with_highest_precision() -> Iterator[None]:
 
 
 def _decomposed_operators(operation: str | None) -> list[Any]:
-    """Return the operators that inductor decomposes for an operation."""
+    """Return the operators that implement an operation and that Inductor decomposes."""
     name = (operation or "").rstrip("0123456789").rstrip("_")
     names = {f"aten::{name}", f"aten::_{name}", f"aten::native_{name}"} if name else set()
     table = importlib.import_module("torch._inductor.decomposition").decompositions
@@ -99,7 +99,7 @@ def _decomposed_operators(operation: str | None) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _without_decompositions(overloads: list[Any]) -> Iterator[None]:
+def _remove_decompositions(overloads: list[Any]) -> Iterator[None]:
     module = importlib.import_module("torch._inductor.decomposition")
     config: Any = importlib.import_module("torch._inductor.config")
     removed_decompositions = {overload: module.decompositions[overload] for overload in overloads}
@@ -117,7 +117,7 @@ def _without_decompositions(overloads: list[Any]) -> Iterator[None]:
 
 
 def memory_changes() -> list[SettingChange]:
-    """Return changes of settings that may save memory, and that the process has not made."""
+    """Return the setting changes not yet in force that may save memory."""
     config: Any = importlib.import_module("torch._functorch.config")
     current = config.get_config_copy()
     changes: list[tuple[str, Any]] = []
@@ -133,12 +133,12 @@ def memory_changes() -> list[SettingChange]:
 
 @dataclass(frozen=True)
 class CacheSettings:
-    """Settings that let PyTorch's caches keep graphs that they would bypass.
+    """Settings that let PyTorch's caches store graphs that they would otherwise bypass.
 
     Parameters
     ----------
     allows_functions : bool
-        Whether graphs with a ``torch.autograd.Function`` are kept.
+        Whether graphs with a ``torch.autograd.Function`` are stored.
     operations : tuple of str
         Operations that are marked as cacheable.
     """
@@ -146,13 +146,13 @@ class CacheSettings:
     allows_functions: bool = False
     operations: tuple[str, ...] = ()
 
-    def extended(self, reasons: Iterable[str]) -> CacheSettings:
-        """Return these settings, extended by those that avoid further bypasses.
+    def extend_for_bypasses(self, reasons: Iterable[str]) -> CacheSettings:
+        """Return a copy of these settings that also avoids some bypasses.
 
         Parameters
         ----------
         reasons : iterable of str
-            PyTorch's reasons for the bypasses.
+            PyTorch's reasons for the bypasses to avoid.
         """
         allows, operations = self.allows_functions, dict.fromkeys(self.operations)
         for reason in reasons:
@@ -173,7 +173,7 @@ class CacheSettings:
         return "; ".join(lines)
 
     @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
+    def apply(self) -> Iterator[None]:
         """Change the settings while the context is open.
 
         Raises
@@ -196,11 +196,11 @@ class CacheSettings:
 
 
 @contextlib.contextmanager
-def without_caches() -> Iterator[None]:
+def disable_caches() -> Iterator[None]:
     """Disable PyTorch's caches of compiled code, for reading and writing, while the context is open.
 
-    Inductor then puts its files into new folders, which it never removes; here they are removed at the end. Code that
-    was loaded from them still runs.
+    Without them, Inductor puts its files into new folders and never removes those. They are removed when the context
+    ends; code that was loaded from them still runs.
     """
     config: Any = importlib.import_module("torch._inductor.config")
     if not hasattr(config, "force_disable_caches"):  # not in this PyTorch
@@ -210,7 +210,7 @@ def without_caches() -> Iterator[None]:
     compile_fx = sys.modules["torch._inductor.compile_fx"]  # the package has a function of this name
     with (
         tempfile.TemporaryDirectory(prefix="graphbreak_", ignore_cleanup_errors=True) as folder,
-        patched_on_thread(compile_fx, "cache_dir", lambda: folder),
+        patch_on_thread(compile_fx, "cache_dir", lambda: folder),
         config.patch(force_disable_caches=True),
     ):
         yield

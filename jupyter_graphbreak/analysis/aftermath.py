@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak.analysis.functions import end_in_tree
-from jupyter_graphbreak.analysis.python_text import parse_python
+from jupyter_graphbreak.analysis.functions import last_line_in_tree
+from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.skipped_functions import (
     COMPILE_ERROR,
@@ -27,7 +27,7 @@ from jupyter_graphbreak.knowledge.skipped_functions import (
     WITH,
 )
 from jupyter_graphbreak.records import additions
-from jupyter_graphbreak.records.records import display_name, is_resume, original_name
+from jupyter_graphbreak.records.records import display_name, is_resume_name, original_name
 from jupyter_graphbreak.report.schema import NoFrame, Resume, SkipKind, Skipped
 
 if TYPE_CHECKING:
@@ -63,20 +63,20 @@ class ResumeTable:
         self._sources = sources
         self._breaks = breaks
         self._resumes: list[Resume] = []
-        self._of_frame: dict[str, str] = {}
-        self._inlined_in: dict[str, list[str]] = {}
-        by_code = self._add_created(ledger.started_frames)
-        self._add_compiled(ledger.started_frames, by_code)
-        self._add_inlined(ledger.started_frames, by_code)
+        self._id_by_frame: dict[str, str] = {}
+        self._containing_frames: dict[str, list[str]] = {}
+        index_by_code = self._add_created_resumes(ledger.started_frames)
+        self._match_compiled_frames(ledger.started_frames, index_by_code)
+        self._add_inlined(ledger.started_frames, index_by_code)
 
     def resumes(self, graphs: GraphTable) -> list[Resume]:
-        """Return the resume functions, with the graphs of their frames or of the frames they are inlined in."""
+        """Return the resume functions, with the graphs of their frames or of the frames that inline them."""
         return [
             msgspec.structs.replace(
                 resume,
                 graphs=[
                     graph
-                    for frame in (resume.frames or self._inlined_in.get(resume.id, []))
+                    for frame in (resume.frames or self._containing_frames.get(resume.id, []))
                     for graph in graphs.ids_of_frame(frame)
                 ],
             )
@@ -85,61 +85,65 @@ class ResumeTable:
 
     def id_of_frame(self, frame: str) -> str | None:
         """Return the id of the resume function that a frame compiles, ``None`` for any other frame."""
-        return self._of_frame.get(frame)
+        return self._id_by_frame.get(frame)
 
-    def _add_created(self, frames: list[FrameLedger]) -> dict[Any, int]:
+    def _add_created_resumes(self, frames: list[FrameLedger]) -> dict[Any, int]:
         """Add the resume functions that breaks created; return the index of each by the id of its code object."""
-        by_code: dict[Any, int] = {}
+        index_by_code: dict[Any, int] = {}
         for frame in frames:
             ending = self._breaks.ending_break(frame)
-            for created in frame.resumes:
-                if created.id not in by_code:
-                    by_code[created.id] = self._add_resume(created, ending)
-        return by_code
+            for creation in frame.resumes:
+                if creation.id not in index_by_code:
+                    index_by_code[creation.id] = self._add_resume(creation, ending)
+        return index_by_code
 
-    def _add_compiled(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
+    def _match_compiled_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
         # By the function, file and line at which a frame ends.
         ending_breaks: dict[tuple[str, str, int | None], FoldedBreak] = {}
-        by_frame: dict[tuple[int | None, int], int] = {}  # by frame id, which all compilations of a code object share
+        index_by_frame: dict[
+            tuple[int | None, int], int
+        ] = {}  # by frame id, which all compilations of a code object share
         for frame in frames:
             name, filename, line = frame.code
             index = None
-            if is_resume(name):
-                index = by_code.get(frame.start.id) if frame.start is not None else None
+            if is_resume_name(name):
+                index = index_by_code.get(frame.start.id) if frame.start is not None else None
                 if index is None and frame.key.compile > 0:
-                    index = by_frame.get((frame.key.autograd, frame.key.frame))
+                    index = index_by_frame.get((frame.key.autograd, frame.key.frame))
                 if index is None:  # there is no record of its creation: match it by name
                     index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
-                if index is None:  # a resume function's name contains the line of the break in the function it resumes
+                if index is None:  # the name of a resume function contains the line of the break
                     ending = ending_breaks.get((original_name(name), filename, line))
-                    created = additions.ResumeCreated(
-                        name=name, filename=filename, firstlineno=line, line=frame.resumed_at
+                    creation = additions.ResumeCreated(
+                        name=name, filename=filename, firstlineno=line, line=frame.resume_line
                     )
-                    index = self._add_resume(created, ending or self._breaks.first_break_through(filename, line))
-                by_frame[frame.key.autograd, frame.key.frame] = index
+                    index = self._add_resume(creation, ending or self._breaks.first_break_through(filename, line))
+                index_by_frame[frame.key.autograd, frame.key.frame] = index
             self._store_ending(frame, ending_breaks)
             if index is None:
                 continue
             resume = self._resumes[index]
             self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident], no_frame=None)
-            self._of_frame[frame.ident] = resume.id
+            self._id_by_frame[frame.ident] = resume.id
 
     def _store_ending(self, frame: FrameLedger, ending_breaks: dict[tuple[str, str, int | None], FoldedBreak]) -> None:
-        """Store the break at which a frame ends, by the line in the frame's own function."""
-        ending, event = self._breaks.ending_break(frame), frame.ending
+        """Store the break at which a frame ends, by the line that the frame's own function had reached."""
+        ending, event = self._breaks.ending_break(frame), frame.ending_event
         if ending is None or event is None:
             return
         for entry in frame.stack_from(event)[:1]:
             ending_breaks[original_name(entry.function), entry.filename, entry.line] = ending
 
-    def _add_inlined(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
-        """Find the frames that contain the resume functions that have no frame of their own.
+    def _add_inlined(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
+        """For the resume functions that have no frame of their own, find the frames that contain their code.
 
         If breaks are nested, a caller's resume function begins by calling the resume function of the function it had
         called. A frame that compiles the first function contains the second, and so on inwards.
         """
-        compiled = {frame.ident for frame in frames if frame.given_up is None}
-        pairs = {(by_code[resume.id], by_code.get(resume.enters)) for frame in frames for resume in frame.resumes}
+        compiled = {frame.ident for frame in frames if frame.give_up_event is None}
+        pairs = {
+            (index_by_code[resume.id], index_by_code.get(resume.enters)) for frame in frames for resume in frame.resumes
+        }
         callers: dict[int, list[int]] = {}
         for outer, inner in sorted((outer, inner) for outer, inner in pairs if inner is not None):
             callers.setdefault(inner, []).append(outer)
@@ -154,34 +158,34 @@ class ResumeTable:
         for index, resume in enumerate(self._resumes):
             containing = containing_frames(index) if not resume.frames and resume.no_frame != "eager" else []
             if containing:
-                self._inlined_in[resume.id] = containing
+                self._containing_frames[resume.id] = containing
                 self._resumes[index] = msgspec.structs.replace(resume, no_frame="inlined")
 
-    def _add_resume(self, created: additions.ResumeCreated, folded_break: FoldedBreak | None) -> int:
-        line = created.line or created.firstlineno
+    def _add_resume(self, creation: additions.ResumeCreated, folded_break: FoldedBreak | None) -> int:
+        line = creation.line or creation.firstlineno
         self._resumes.append(
             Resume(
                 id=f"r{len(self._resumes) + 1}",
-                name=created.name,
-                function=display_name(created.name),
-                location=self._sources.location(created.filename, line, created.name),
+                name=creation.name,
+                function=display_name(creation.name),
+                location=self._sources.location(creation.filename, line, creation.name),
                 break_=folded_break.ident if folded_break is not None else None,
-                no_frame=self._why_no_frame(created),
+                no_frame=self._why_no_frame(creation),
             )
         )
         return len(self._resumes) - 1
 
-    def _why_no_frame(self, created: additions.ResumeCreated) -> NoFrame | None:
-        """Return why a resume function has no frame, ``None`` if that is not known.
+    def _why_no_frame(self, creation: additions.ResumeCreated) -> NoFrame | None:
+        """Return why a resume function has no frame, ``None`` if the reason is not known.
 
         Dynamo compiles a new resume function when it is first called, or gives a reason for skipping it. It does
         neither if it compiled or skipped the function before.
         """
-        if (created.id, created.name) in self._skipped:
+        if (creation.id, creation.name) in self._skipped:
             return "eager"
-        if created.compiled:
+        if creation.compiled:
             return "compiled before"
-        return "not reached" if created.new and self._has_all_skip_reasons else None
+        return "not reached" if creation.new and self._has_all_skip_reasons else None
 
 
 def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) -> SkipReason:
@@ -190,7 +194,7 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
     Parameters
     ----------
     cause, consequence : Cause
-        The cause and the consequence that the message names.
+        The cause and the consequence in the message.
     block : str or None
         The block around the break in the frame's own function, as :func:`enclosing_block` finds it.
     """
@@ -207,8 +211,8 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
     if block in _REASON_BY_BLOCK:
         return _REASON_BY_BLOCK[block]
     if cause.gb_id is None and cause.gb_type.endswith(("Error", "Failed")):
-        return _with_values(COMPILE_ERROR, cause=cause.gb_type)
-    return _with_values(OTHER_BREAK, cause=stated_cause.gb_type)
+        return _fill_in_values(COMPILE_ERROR, cause=cause.gb_type)
+    return _fill_in_values(OTHER_BREAK, cause=stated_cause.gb_type)
 
 
 def skip_reason_of_limit(limit: str | None, value: object, *, is_shared: bool) -> SkipReason:
@@ -222,11 +226,11 @@ def skip_reason_of_limit(limit: str | None, value: object, *, is_shared: bool) -
         Whether the wrapper that torch puts around every decorated function reached the limit.
     """
     name = f"{limit} = {value}" if limit else "the recompile limit"
-    return _with_values(SHARED_WRAPPER if is_shared else RECOMPILE_LIMIT, limit=name)
+    return _fill_in_values(SHARED_WRAPPER if is_shared else RECOMPILE_LIMIT, limit=name)
 
 
 def skip_reason_of_refusal(reason: str) -> SkipReason | None:
-    """Return why Dynamo did not begin a frame, ``None`` if a different part of the report gives the reason."""
+    """Return why Dynamo did not begin to compile a frame, ``None`` if a different part of the report says so."""
     if reason.startswith("remembered"):
         if "skipfiles" in reason:
             return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with a different frame
@@ -238,7 +242,7 @@ def skip_reason_of_refusal(reason: str) -> SkipReason | None:
     return None
 
 
-def _with_values(reason: SkipReason, **values: str) -> SkipReason:
+def _fill_in_values(reason: SkipReason, **values: str) -> SkipReason:
     """Return a reason whose sentence contains the values of this run."""
     return replace(reason, sentence=reason.sentence.format(**values))
 
@@ -251,11 +255,11 @@ def enclosing_block(source: Source, line: int) -> SkipKind | None:
 def block_enclosing_variadic_calls(source: Source, line: int, name: str) -> SkipKind | None:
     """Return the kind of block around the calls ``f(*args)`` in a function, if it is the same for all of them.
 
-    This is for a break at such a call whose line is not known. ``line`` is the first line of the function.
+    This is for a break at such a call whose line is unknown. ``line`` is the first line of the function.
     """
     blocks: set[SkipKind | None] = set()
     for tree in _tree_at(source, line):
-        end = end_in_tree(tree, line, name) or line
+        end = last_line_in_tree(tree, line, name) or line
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and line <= node.lineno <= end and _is_variadic(node):
                 blocks.add(_block_in(tree, node.lineno))
@@ -267,11 +271,8 @@ def _is_variadic(call: ast.Call) -> bool:
 
 
 def _tree_at(source: Source, line: int) -> Iterator[ast.Module]:
-    """Yield the tree of the part of a source that contains a line, with the line numbers of the source."""
-    segment = next((s for s in source.segments if s.first_line <= line <= s.first_line + s.text.count("\n")), None)
-    tree = parse_python(segment.text) if segment is not None else None
-    if segment is not None and tree is not None:
-        yield ast.increment_lineno(tree, segment.first_line - 1)
+    """Return the tree of the part of a source that contains a line, with the line numbers of the source."""
+    return trees_of(s for s in source.segments if s.first_line <= line <= s.first_line + s.text.count("\n"))
 
 
 def _block_in(tree: ast.Module, line: int) -> SkipKind | None:
@@ -301,7 +302,7 @@ def _is_in_protected_part(node: ast.Try, line: int) -> bool:
     return any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for statement in body)
 
 
-#: The kinds of reasons that can be avoided by moving lines out of a block or into a function.
+#: The kinds of reasons that the user can avoid by moving lines out of a block or into a function.
 _MOVES_LINES: frozenset[SkipKind] = frozenset({"loop", "context manager", "try", "skip_frame"})
 
 
@@ -312,18 +313,18 @@ class SkipTable:
     ----------
     breaks : BreakTable
         The breaks, with the events of all frames folded in.
-    resumed_lines : dict
+    resume_lines : dict
         The line at which each resume function continues, by the id of its code object.
     """
 
-    def __init__(self, sources: Sources, breaks: BreakTable, resumed_lines: dict[int, int]) -> None:
+    def __init__(self, sources: Sources, breaks: BreakTable, resume_lines: dict[int, int]) -> None:
         self._sources = sources
         self._breaks = breaks
-        self._resumed_lines = resumed_lines
+        self._resume_lines = resume_lines
         self._skipped: list[Skipped] = []
 
     def skipped(self, frames: list[Frame]) -> list[Skipped]:
-        """Return the skipped functions, with the compiled frames that they call."""
+        """Return the functions that run eagerly, with the compiled frames that they call."""
         return [
             msgspec.structs.replace(
                 skipped, callees=[f.id for f in frames if f.caller == skipped.frame and f.outcome == "compiled"]
@@ -335,13 +336,13 @@ class SkipTable:
 
     def add_frame(self, frame: FrameLedger) -> None:
         """Add a frame if Dynamo gave up on it, at a break or at ``skip_frame()``, and no error reached the user."""
-        event = frame.given_up
+        event = frame.give_up_event
         name, filename, line = frame.code
-        line = frame.resumed_at or line
+        line = frame.resume_line or line
         if event is None and frame.skip_frame is not None:
             code_id = frame.start.id if frame.start is not None else None
             self._add_skipped(frame.ident, name, self._eager_lines(filename, line, name, code_id), SKIP_FRAME)
-        if event is None or event.raised:
+        if event is None or event.reached_user:
             return
         folded_break = self._breaks.break_of_event(event)
         occurrence = next((o for o in folded_break.occurrences if o.frame == frame.ident), None)
@@ -358,14 +359,14 @@ class SkipTable:
         folded_break: FoldedBreak,
         setting: Setting | None = None,
     ) -> None:
-        """Add a generator that Dynamo refused to begin, with the break that represents or caused the refusal."""
+        """Add a generator that Dynamo refused to compile, with the break that represents or caused the refusal."""
         name, filename, line = refusal.code or ("?", "?", None)
         location = self._eager_lines(filename, line, name, refusal.id)
         known_functions = {(skipped.location, skipped.break_) for skipped in self._skipped}
         if (location, folded_break.ident) not in known_functions:
             self._add_skipped(None, name, location, reason, folded_break, setting)
 
-    def add_limited(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
+    def add_limit_refusal(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
         """Add a function that was not recompiled because of a limit.
 
         Parameters
@@ -373,7 +374,7 @@ class SkipTable:
         code : tuple
             Name, file and first line of the function.
         """
-        # If the limit was reached by the wrapper that torch shares, it is the decorated function that runs eagerly.
+        # If the wrapper that torch shares reached the limit, the decorated function runs eagerly.
         name, filename, line = refusal.wrapped.place if refusal.wrapped is not None else code
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
         location = self._eager_lines(filename, line, name, code_id) if line else None
@@ -382,8 +383,8 @@ class SkipTable:
         if (location, reason.kind) not in known_functions:
             self._add_skipped(None, name, location, reason)
 
-    def add_unbegun(self, skip: additions.FrameSkipped) -> None:
-        """Add a frame that Dynamo never began, for a reason other than a break; the trace has no entry for it.
+    def add_unstarted(self, skip: additions.FrameSkipped) -> None:
+        """Add a frame that Dynamo never began to compile, for a reason other than a break.
 
         Frames of libraries and of machinery are added only if the reason concerns the reader.
         """
@@ -396,8 +397,8 @@ class SkipTable:
 
     def _eager_lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
         """Return the lines that run eagerly: the whole function, or those after the resume point."""
-        if code_id is not None and is_resume(name):
-            line = self._resumed_lines.get(code_id, line)
+        if code_id is not None and is_resume_name(name):
+            line = self._resume_lines.get(code_id, line)
         return self._sources.rest_of_function(filename, line, name)
 
     def _add_skipped(
@@ -424,7 +425,7 @@ class SkipTable:
         )
 
     def _can_apply(self, reason: SkipReason, location: Location | None) -> bool:
-        """Return whether the user can make the change that avoids a reason; lines of a library cannot be moved."""
+        """Return whether the user can make the change that avoids a reason: lines of a library cannot be moved."""
         return reason.kind not in _MOVES_LINES or location is None or not self._sources.is_library(location)
 
     def _block_of_event(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:

@@ -1,4 +1,4 @@
-"""Fold break events into breaks: one place in the source and one reason is one break, however often it occurs.
+"""Fold break events into breaks: one location in the source and one reason is one break, however often it occurs.
 
 The text of a message cannot be the key: it differs between the frames in which a break occurs. See :class:`BreakTable`.
 """
@@ -19,7 +19,7 @@ from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
 from jupyter_graphbreak.records import additions
-from jupyter_graphbreak.records.records import StackEntry, original_name, resumed_at
+from jupyter_graphbreak.records.records import StackEntry, line_in_resume_name, original_name
 from jupyter_graphbreak.report.schema import Advice, Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Owner, Resume, Skipped
 
-#: The place of the break that created a resume function: function, file and line.
+#: The location of the break that created a resume function: function, file and line.
 _Origin = tuple[str, str, int | None]
 #: The registry's name of a branch on a tensor. Such a break creates a resume function for each side of the branch.
 _BRANCHING = "Data-dependent branching"
@@ -42,7 +42,7 @@ _BRANCHING = "Data-dependent branching"
 
 @dataclass
 class _ResumeOrigin:
-    """A frame that ended at a line: how many breaks of each kind precede its resume functions on that line."""
+    """A frame that ended on a line, with the numbers of breaks of each kind that precede its resume functions there."""
 
     preceding: Counter[str]
     has_two_resumes: bool
@@ -52,13 +52,13 @@ class SameLineBreaks:
     """Counts, for each resume function of a run, the breaks that precede it on the line in its name.
 
     If several frames can have created a resume function, only the breaks that precede all of them count, so that
-    one place is never reported as two.
+    one break is never reported as two.
 
     Parameters
     ----------
     is_reached_again : callable
-        Takes a file, a line and whether there is a branch; returns whether a function can come back to the same place
-        on the line without a loop around it.
+        Receives a file, a line and whether the break is at a branch; returns whether a function can reach the same
+        expression on the line again without a loop around it.
     """
 
     def __init__(self, is_reached_again: Callable[[str, int, bool], bool]) -> None:
@@ -74,7 +74,7 @@ class SameLineBreaks:
                 table.clear()
         self._seen.add(frame.key)
         name, filename, _ = frame.code
-        line = resumed_at(name)
+        line = line_in_resume_name(name)
         code = frame.key.autograd, frame.key.frame
         if line is None or (frame.key.compile > 0 and code in self._preceding):
             return
@@ -87,21 +87,21 @@ class SameLineBreaks:
         """Return the number of breaks of an event's kind that precede a frame on the line of the event."""
         name, _, _ = frame.code
         entry = _entry_of_frame(frame, event)
-        if entry is None or event.message.is_inlined or entry.line != resumed_at(name) or entry.line is None:
+        if entry is None or event.message.is_inlined or entry.line != line_in_resume_name(name) or entry.line is None:
             return 0
         if self._is_reached_again(entry.filename, entry.line, _is_branch(event)):
             return 0
         return self._preceding.get((frame.key.autograd, frame.key.frame), Counter())[_cause_name(event)]
 
     def leave_frame(self, frame: FrameLedger) -> None:
-        """Remember the event at which a frame ends: it may create resume functions."""
-        event = frame.ending
+        """Remember the event at which a frame ends, because it may create resume functions."""
+        event = frame.ending_event
         entry = _entry_of_frame(frame, event) if event is not None else None
         if event is None or entry is None:
             return
         name, filename, _ = frame.code
         preceding: Counter[str] = Counter()
-        if entry.line == resumed_at(name):
+        if entry.line == line_in_resume_name(name):
             preceding.update(self._preceding.get((frame.key.autograd, frame.key.frame), {}))
         if not event.message.is_inlined:
             preceding[_cause_name(event)] += 1
@@ -141,9 +141,9 @@ def advise(
     owner : {"own", "library", "torch"}
         The owner of the line.
     stack : sequence of CodePlace
-        The stack of the break, outermost place first.
+        The stack of the break, outermost entry first.
     use : str or None
-        The purpose of the branch, if the break is at one and its purpose is known.
+        The purpose of the branch, if the break is at a branch with a known purpose.
     code : str or None
         The source code of the break.
     """
@@ -165,7 +165,7 @@ def advise(
 
 
 def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodePlace]) -> list[str]:
-    """Return advice about a line of a library or of PyTorch: known switches and settings, then how to work around it.
+    """Return advice about a line of a library or of PyTorch: known switches and settings, then a workaround.
 
     A break on purpose needs no switch, so there is only one piece of advice about it.
     """
@@ -177,7 +177,7 @@ def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodePla
     changes = [switch.advice for switch in switches if not switch.is_second_choice]
     changes += [knowledge.setting_advice] if knowledge.setting_advice is not None else []
     changes += [switch.advice for switch in switches if switch.is_second_choice]
-    in_step = owner == "library" and any((place.path or "").startswith("torch/optim/") for place in stack)
+    in_step = owner == "library" and any((entry.path or "").startswith("torch/optim/") for entry in stack)
     return [*changes, owners.LIBRARY_OPTIMIZER if in_step else owners.OWNERS[owner].advice_if_unintended]
 
 
@@ -214,8 +214,8 @@ class BreakTable:
     """Folds the events of a run into its breaks.
 
     Two events are occurrences of one break if they share the source line and the GB id (or else the type), and their
-    column ranges overlap; unknown columns overlap any. If neither event has columns, the number of preceding breaks of
-    that kind on the line must be the same.
+    column ranges overlap; unknown columns overlap any range. If both events lack columns, the number of breaks of that
+    kind that precede them on the line must be the same.
 
     Parameters
     ----------
@@ -230,12 +230,12 @@ class BreakTable:
         self._scopes = scopes
         self._notes = notes
         self._breaks: list[FoldedBreak] = []
-        self._by_place: dict[tuple[Any, str], list[FoldedBreak]] = {}
-        self._of_frame: dict[str, list[str]] = {}
+        self._by_line: dict[tuple[Any, str], list[FoldedBreak]] = {}
+        self._ids_by_frame: dict[str, list[str]] = {}
         self._break_by_event: dict[int, FoldedBreak] = {}  # by id() of the event
         self._events: list[tuple[BreakEvent, str]] = []  # event, id of its break
         self._same_line = SameLineBreaks(sources.is_reached_again)
-        self._given_up_at: dict[
+        self._breaks_by_eager_code: dict[
             tuple[str, str, int], list[FoldedBreak]
         ] = {}  # by the code that runs eagerly because of the breaks
 
@@ -248,7 +248,7 @@ class BreakTable:
             name, filename, line = frame.code
             if event.conditions.stack:
                 is_branch = message.cause.gb_type == _BRANCHING
-                location = self._sources.place(self._innermost_entry(event.conditions), is_branch=is_branch)
+                location = self._sources.entry_location(self._innermost_entry(event.conditions), is_branch=is_branch)
             elif message.file is not None:
                 function = message.stack[-1].function if message.stack else name
                 location = self._sources.location(message.file, message.line, function)
@@ -266,15 +266,15 @@ class BreakTable:
             folded_break = self._add_occurrence(
                 event, location, occurrence, frame.ident, self._same_line.count_preceding(frame, event)
             )
-            if event is frame.given_up and not event.raised:
-                self._given_up_at.setdefault(frame.code, []).append(folded_break)
+            if event is frame.give_up_event and not event.reached_user:
+                self._breaks_by_eager_code.setdefault(frame.code, []).append(folded_break)
         self._same_line.leave_frame(frame)
         ending = self.ending_break(frame)
         if ending is not None:
             ending.reasons += [graph.stacks.reason for graph in frame.graphs if graph.stacks and graph.stacks.reason]
 
     def fold_refusal(self, refusal: additions.FrameRefused, order: int) -> tuple[FoldedBreak, Setting | None]:
-        """Add a break at the first line of a function that Dynamo refused to begin, such as a generator.
+        """Add a break on the first line of a function that Dynamo refused to compile, such as a generator.
 
         Return the break with the setting in force there. ``order`` is the number of the refusal's record.
         """
@@ -286,7 +286,7 @@ class BreakTable:
             explanation=registry.explanation,
             hints=registry.hints,
         )
-        event = BreakEvent(messages.BreakMessage(cause), 0, refusal, order, failed=True, raised=refusal.raised)
+        event = BreakEvent(messages.BreakMessage(cause), 0, refusal, order, gave_up=True, reached_user=refusal.raised)
         name, filename, line = refusal.code or ("?", "?", None)
         location = self._sources.location(filename, line, name)
         stack = shown_stack(self._sources, refusal.above)
@@ -301,34 +301,34 @@ class BreakTable:
         )
         folded_break = self._add_occurrence(event, location, occurrence, None)
         if refusal.code is not None and not refusal.raised:
-            self._given_up_at.setdefault(refusal.code, []).append(folded_break)
+            self._breaks_by_eager_code.setdefault(refusal.code, []).append(folded_break)
         return folded_break, setting
 
-    def cause_of(self, refusal: additions.FrameRefused, order: int) -> FoldedBreak | None:
-        """Return the earlier break that made Dynamo try to begin a library's generator, if there is one.
+    def find_causing_break(self, refusal: additions.FrameRefused, order: int) -> FoldedBreak | None:
+        """Return the earlier break that made Dynamo try to compile a library's generator, if there is one.
 
-        Dynamo inlines a generator if it compiles the caller. It only tries to begin the generator separately if the
-        caller runs eagerly: inside the call at which a graph broke, or in a function that a break makes run eagerly.
+        Dynamo inlines a generator if it compiles the caller. It only tries to compile the generator separately if the
+        caller runs eagerly: inside the call at which a graph broke, or in a function that runs eagerly after a break.
         """
-        if refusal.raised or refusal.filename is None or self._is_own(refusal.filename, refusal.name or ""):
+        if refusal.raised or refusal.filename is None or self._is_user_code(refusal.filename, refusal.name or ""):
             return None
         earlier_events = [(event, ident) for event, ident in reversed(self._events) if event.order < order]
         by_id = {folded_break.ident: folded_break for folded_break in self._breaks}
-        is_in_library_call = True  # the entry is in the library, or it is the user's line that calls the library
+        is_in_library_call = True  # the entry is in the library, or on the user's line that calls the library
         for entry in reversed(refusal.above):
             for event, ident in earlier_events:
                 stack = event.conditions.whole_stack or event.message.stack
-                # Further out, a call runs eagerly only if it broke the graph, not if a break is somewhere inside it.
-                if any(_is_at_line(entry, caller) for caller in (stack if is_in_library_call else stack[-1:])):
+                # Further out, a call runs eagerly only if it broke the graph itself, not if a break occurred inside it.
+                if any(_is_on_lines_of(entry, caller) for caller in (stack if is_in_library_call else stack[-1:])):
                     return by_id[ident]
-            given_up = self._given_up_at.get((entry.function, entry.filename, entry.first_line or 0), [])
-            for folded_break in reversed(given_up):
+            eager_code = entry.function, entry.filename, entry.first_line or 0
+            for folded_break in reversed(self._breaks_by_eager_code.get(eager_code, [])):
                 if folded_break.first.order < order:
                     return folded_break
-            is_in_library_call &= not self._is_own(entry.filename, entry.function)
+            is_in_library_call &= not self._is_user_code(entry.filename, entry.function)
         return None
 
-    def _is_own(self, filename: str, function: str) -> bool:
+    def _is_user_code(self, filename: str, function: str) -> bool:
         return self._sources.kind(filename, function) in {"cell", "file"}
 
     def break_of_event(self, event: BreakEvent) -> FoldedBreak:
@@ -337,11 +337,11 @@ class BreakTable:
 
     def ids_of_frame(self, frame: str) -> list[str]:
         """Return the ids of the breaks in a frame."""
-        return self._of_frame.get(frame, [])
+        return self._ids_by_frame.get(frame, [])
 
     def ending_break(self, frame: FrameLedger) -> FoldedBreak | None:
         """Return the break that ends the graphs of a frame and starts its resume functions, if there is one."""
-        return self._break_by_event.get(id(frame.ending)) if frame.ending is not None else None
+        return self._break_by_event.get(id(frame.ending_event)) if frame.ending_event is not None else None
 
     def first_break_through(self, filename: str, line: int) -> FoldedBreak | None:
         """Return the first break whose stacks include a line."""
@@ -356,15 +356,15 @@ class BreakTable:
 
     def breaks(self, resumes: Iterable[Resume], skipped: Iterable[Skipped]) -> list[Break]:
         """Return the breaks, each with the ids of its resume functions and of the functions it makes run eagerly."""
-        resumes_of: dict[str | None, list[str]] = {}
+        resumes_by_break: dict[str | None, list[str]] = {}
         for resume in resumes:
-            resumes_of.setdefault(resume.break_, []).append(resume.id)
-        skipped_of: dict[str | None, list[str]] = {}
+            resumes_by_break.setdefault(resume.break_, []).append(resume.id)
+        skipped_by_break: dict[str | None, list[str]] = {}
         for function in skipped:
-            skipped_of.setdefault(function.break_, []).append(function.id)
+            skipped_by_break.setdefault(function.break_, []).append(function.id)
         return [
             self._report_break(
-                folded_break, resumes_of.get(folded_break.ident, []), skipped_of.get(folded_break.ident, [])
+                folded_break, resumes_by_break.get(folded_break.ident, []), skipped_by_break.get(folded_break.ident, [])
             )
             for folded_break in self._breaks
         ]
@@ -377,30 +377,34 @@ class BreakTable:
         torch : str or None
             The release of PyTorch, if known.
         """
-        ordered = sorted(self._events, key=lambda pair: pair[0].order)
+        ordered_events = sorted(self._events, key=lambda pair: pair[0].order)
         strict: list[str] = []
-        for event, ident in ordered:
+        for event, ident in ordered_events:
             # Scopes opened inside the compiled function stay inside a scope put around it.
             inner_scopes = [scope for scope in event.conditions.scopes if scope.inside]
             # The scope around a generator function is closed when the generator runs.
             is_refusal = isinstance(event.conditions, additions.FrameRefused)
             if not is_refusal and (not inner_scopes or inner_scopes[-1].value) and ident not in strict:
                 strict.append(ident)
-        captured, error = _under_fullgraph(ordered, fullgraph_captures=hints.fullgraph_captures_values(torch))
+        captured, error = _fullgraph_outcome(ordered_events, fullgraph_captures=hints.fullgraph_captures_values(torch))
         return WhatIf(strict, error, captured)
 
-    def _setting_at(self, conditions: additions.Conditions, place: Location | None) -> Setting | None:
-        setting, disagreement = self._scopes.setting(conditions, place)
+    def _setting_at(self, conditions: additions.Conditions, location: Location | None) -> Setting | None:
+        setting, disagreement = self._scopes.setting_in_force(conditions, location)
         if disagreement is not None:
-            where = f"{self._sources.name_of(place.source)} line {place.line}" if place is not None else "a break"
-            note = Diagnostic("warning", f"At {where}: {disagreement}.")
+            where = (
+                f"On {self._sources.name_by_id(location.source)} line {location.line}"
+                if location is not None
+                else "At a break"
+            )
+            note = Diagnostic("warning", f"{where}: {disagreement}.")
             if note not in self._notes:
                 self._notes.append(note)
         return setting
 
     @staticmethod
     def _innermost_entry(conditions: additions.Conditions) -> StackEntry:
-        """Return the innermost place of a break; for a call of IPython's wrapper of ``open``, the place of the call."""
+        """Return the innermost stack entry of a break; for IPython's wrapper of ``open``, the entry that calls it."""
         entries = [*conditions.whole_stack, *conditions.stack]
         return next((entry for entry in reversed(entries) if entry.function != _OPEN_OF_IPYTHON), entries[-1])
 
@@ -416,8 +420,8 @@ class BreakTable:
         preceding: int = 0,
     ) -> FoldedBreak:
         cause = event.message.cause
-        place = (location.source, location.line) if location else None
-        same_line = self._by_place.setdefault((place, cause.gb_id or cause.gb_type), [])
+        line = (location.source, location.line) if location else None
+        same_line = self._by_line.setdefault((line, cause.gb_id or cause.gb_type), [])
         folded_break = next(
             (candidate for candidate in same_line if _may_be_same(candidate, location, preceding)), None
         )
@@ -426,7 +430,7 @@ class BreakTable:
             self._breaks.append(folded_break)
             same_line.append(folded_break)
         elif folded_break.location is not None and folded_break.location.column is None and location is not None:
-            folded_break.location = location  # the place of the new occurrence may have columns
+            folded_break.location = location  # the new occurrence may have columns
         self._break_by_event[id(event)] = folded_break
         self._events.append((event, folded_break.ident))
         self._scopes.add_governed_break(occurrence.setting, folded_break.ident)
@@ -434,7 +438,7 @@ class BreakTable:
             folded_break.occurrences.append(occurrence)
         if folded_break.consequence is None:
             folded_break.consequence = occurrence.consequence
-        if frame is not None and folded_break.ident not in (breaks := self._of_frame.setdefault(frame, [])):
+        if frame is not None and folded_break.ident not in (breaks := self._ids_by_frame.setdefault(frame, [])):
             breaks.append(folded_break.ident)
         return folded_break
 
@@ -469,7 +473,7 @@ class BreakTable:
         )
 
     def _code_places(self, folded_break: FoldedBreak) -> list[CodePlace]:
-        """Return the stack of a break as places in the code; the last one is the place of the break."""
+        """Return the stack of a break as places in the code, outermost first; the last one is the break itself."""
         files = self._sources.files()
         stack = list(folded_break.occurrences[0].stack)
         if folded_break.location is not None and stack[-1:] != [folded_break.location]:
@@ -478,20 +482,20 @@ class BreakTable:
         return [CodePlace(path, place.function, place.code) for path, place in zip(paths, stack, strict=True)]
 
 
-def _under_fullgraph(
-    ordered: list[tuple[BreakEvent, str]], *, fullgraph_captures: bool | None
+def _fullgraph_outcome(
+    ordered_events: list[tuple[BreakEvent, str]], *, fullgraph_captures: bool | None
 ) -> tuple[list[str], str | None]:
     """Return the breaks that ``fullgraph=True`` captures, and the break at or before which it raises an error.
 
     Parameters
     ----------
-    ordered : list of (BreakEvent, str)
+    ordered_events : list of (BreakEvent, str)
         The events of the run in their order, with the ids of their breaks.
     fullgraph_captures : bool or None
         Whether this release of PyTorch captures more under ``fullgraph=True``, if known.
     """
     captured: list[str] = []
-    for event, ident in ordered:
+    for event, ident in ordered_events:
         cause = event.message.cause
         knowledge = known_cause(cause.gb_id, cause.gb_type)
         may_capture = knowledge.is_captured_by_fullgraph or hints.is_captured_by_fullgraph(cause.hints)
@@ -502,13 +506,13 @@ def _under_fullgraph(
             return captured, None if captured and hints.may_follow_from_earlier_break(cause.hints) else ident
         if ident not in captured:
             captured.append(ident)
-        if event.failed:  # the rest of the frame, which ran eagerly, would be traced as part of the caller
+        if event.gave_up:  # the rest of the frame, which ran eagerly, would be traced as part of the caller
             break
     return captured, None
 
 
 def _stack_to_break(event: BreakEvent) -> list[StackEntry]:
-    """Return an event's stack down to the break; the stack of a refused function ends with that function."""
+    """Return an event's stack including the break; for a refused function, the stack ends with that function."""
     conditions = event.conditions
     stack = conditions.whole_stack or event.message.stack
     if isinstance(conditions, additions.FrameRefused) and conditions.filename is not None:
@@ -516,7 +520,7 @@ def _stack_to_break(event: BreakEvent) -> list[StackEntry]:
     return stack
 
 
-def _is_at_line(entry: StackEntry, other: StackEntry) -> bool:
+def _is_on_lines_of(entry: StackEntry, other: StackEntry) -> bool:
     """Return whether a stack entry is on one of the lines of another entry."""
     if entry.filename != other.filename or entry.line is None or other.line is None:
         return False
@@ -535,18 +539,21 @@ def _may_be_same(folded_break: FoldedBreak, location: Location | None, preceding
 
 
 def _may_overlap(one: Location | None, other: Location | None) -> bool:
-    """Return whether two places on one line may be one expression; an event names it, a part of it, or the line."""
+    """Return whether two locations on one line may belong to one expression.
+
+    The location of an event may be the whole expression, a part of it, or only the line.
+    """
     if one is None or other is None or one.column is None or other.column is None:
         return True
-    first, second = sorted([one, other], key=lambda place: place.column or 0)
+    first, second = sorted([one, other], key=lambda location: location.column or 0)
     ends_before = first.end_line == first.line and (first.end_column or 0) <= (second.column or 0)
     return not ends_before
 
 
 def _event_outcome(event: BreakEvent) -> Outcome:
-    if event.raised:
+    if event.reached_user:
         return "error"
-    if event.failed or event.message.continuation in {"skip", "rest eager"}:
+    if event.gave_up or event.message.continuation in {"skip", "rest eager"}:
         return "skipped"
     return "resumed"
 

@@ -19,10 +19,10 @@ from jupyter_graphbreak.analysis.frames import list_frames, list_paths, list_rec
 from jupyter_graphbreak.analysis.graphs import GraphTable
 from jupyter_graphbreak.analysis.ledger import Ledger, read_records
 from jupyter_graphbreak.analysis.locations import Sources, SourceText, shown_stack
-from jupyter_graphbreak.analysis.notes import repeated_compiling, saved_prefixes, settings_of_run
-from jupyter_graphbreak.analysis.priority import with_priorities
+from jupyter_graphbreak.analysis.notes import repeated_compiling_notes, saved_prefix_notes, settings_of_run
+from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.analysis.scopes import ScopeTable
-from jupyter_graphbreak.faults import internal_error
+from jupyter_graphbreak.faults import internal_error_sentence
 from jupyter_graphbreak.knowledge.skipped_functions import CALLED_EAGERLY, GENERATOR
 from jupyter_graphbreak.records.package_paths import is_of_standard_library
 from jupyter_graphbreak.records.records import display_name
@@ -43,29 +43,20 @@ from jupyter_graphbreak.report.summary import Summary, Timing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jupyter_graphbreak.records.additions import CompiledForReport, DeviceUsed, SourceRecorded
+    from jupyter_graphbreak.records.additions import CompiledForReport, SourceRecorded
     from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.report.location import Source
-    from jupyter_graphbreak.report.schema import (
-        Break,
-        Frame,
-        Graph,
-        PathDifference,
-        Recompile,
-        Resume,
-        Scope,
-        Skipped,
-    )
+    from jupyter_graphbreak.report.schema import Break, Frame, Graph, PathDifference, Recompile, Resume, Scope, Skipped
 
 _T = TypeVar("_T")
 #: The class that Dynamo raises for its own errors; its message begins with the name of the error.
 _INTERNAL_ERROR = "InternalTorchDynamoError"
 _OBSERVED_EXCEPTION = "Observed exception"
-#: Exceptions whose class name differs from the type of the break that they report.
-_RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
+#: The type of the break by the class name of the exception that reports it, if the two differ.
+_TYPE_BY_EXCEPTION = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 #: The comment at the end of an inserted statement that compiles something.
 _UNDO_COMMENT = "# delete this line to run it eagerly"
-#: Trace entries that show whether inductor generated code. A hit in AOTAutograd's cache means that it did not.
+#: Trace entries that show whether Inductor generated code. A hit in AOTAutograd's cache means that it did not.
 _CACHE_HITS = ("artifact:fx_graph_cache_hit", "artifact:aotautograd_cache_hit")
 _CACHE_MISS = "artifact:fx_graph_cache_miss"
 _CACHE_BYPASSES = ("artifact:fx_graph_cache_bypass", "artifact:aotautograd_cache_bypass")
@@ -88,20 +79,22 @@ def build_report(records: Iterable[Record]) -> Report:
 
 
 def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]:
-    """Build the report of a run; also return, by source id, each file name as it appears in code objects."""
+    """Build the report of a run; also return the file name in the code objects of each source, by source id."""
     ledger = read_records(records)
     run = ledger.run
     without_texts = Sources([], run.library_roots, package_folders=run.package_folders)
-    texts = [_source_text(recorded, without_texts) for recorded in ledger.texts]
+    texts = [_source_text(record, without_texts) for record in ledger.texts]
     sources = Sources(texts, run.library_roots, run.folder, run.home, run.package_folders)
     for frame in ledger.started_frames:
         if frame.start is not None and frame.start.qualname is not None:
             _, filename, line = frame.code
-            sources.name_function(filename, line, frame.start.qualname)
+            sources.set_function_name(filename, line, frame.start.qualname)
     report = _report(ledger, sources)
     notes: list[Diagnostic] = []
-    ordered = _PartBuilder(notes).build("the order of the breaks", lambda: with_priorities(report), report)
-    return msgspec.structs.replace(ordered, diagnostics=[*ordered.diagnostics, *notes]), sources.files()
+    prioritized_report = _PartBuilder(notes).build("the order of the breaks", lambda: prioritize_breaks(report), report)
+    return msgspec.structs.replace(
+        prioritized_report, diagnostics=[*prioritized_report.diagnostics, *notes]
+    ), sources.files()
 
 
 def _report(ledger: Ledger, sources: Sources) -> Report:
@@ -112,12 +105,12 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     error = parts.build("error", lambda: _error(ledger, sources, lists.breaks), None)
     run = ledger.run
     no_settings: tuple[dict[str, Any], list[Diagnostic]] = ({}, [])
-    config, notes = parts.build("settings", lambda: settings_of_run(ledger), no_settings)
-    repeated = parts.build_list("notes", lambda: repeated_compiling(ledger, sources))
-    saved = parts.build_list("notes", lambda: saved_prefixes(ledger, sources))
+    config, setting_notes = parts.build("settings", lambda: settings_of_run(ledger), no_settings)
+    compiling_notes = parts.build_list("notes", lambda: repeated_compiling_notes(ledger, sources))
+    saving_notes = parts.build_list("notes", lambda: saved_prefix_notes(ledger, sources))
     return Report(
         status=ledger.error.status if ledger.error is not None else "ok",
-        device=_device(ledger.device),
+        device=Device(ledger.device.requested, ledger.device.used, ledger.device.name, ledger.device.note),
         torch=run.torch,
         python=run.python,
         config=config,
@@ -127,7 +120,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         sources=parts.build_list("sources", lambda: _sources_of(lists, sources)),
         frames=lists.frames,
         graphs=lists.graphs,
-        breaks=parts.build("advice", lambda: _advise_on_raised(lists.breaks, error), lists.breaks),
+        breaks=parts.build("advice", lambda: _advise_on_program_error(lists.breaks, error), lists.breaks),
         resumes=lists.resumes,
         skipped=lists.skipped,
         scopes=lists.scopes,
@@ -135,16 +128,18 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         cudagraph_skips=parts.build_list("graphs without a CUDA graph", lambda: tables.graphs.cudagraph_skips(ledger)),
         paths=lists.paths,
         what_if=parts.build("consequences of stricter settings", lambda: tables.breaks.what_if(run.torch), WhatIf()),
-        compiled=parts.build("the list of calls compiled for the report", lambda: _compiled(ledger, sources), None),
+        compiled=parts.build(
+            "the list of calls compiled for the report", lambda: _calls_compiled_for_report(ledger, sources), None
+        ),
         held=parts.build(
             "the list of functions compiled before the run", lambda: _cached_functions(ledger, sources), None
         ),
-        diagnostics=[*ledger.notes, *notes, *repeated, *saved],
+        diagnostics=[*ledger.notes, *setting_notes, *compiling_notes, *saving_notes],
     )
 
 
 class _Tables(NamedTuple):
-    """The tables of a run, from which the lists of the report are made; ``resumes`` is ``None`` if it failed."""
+    """The tables of a run, from which the report's lists are made; ``resumes`` is ``None`` if filling it failed."""
 
     scopes: ScopeTable
     breaks: BreakTable
@@ -158,8 +153,8 @@ def _fill_tables(ledger: Ledger, sources: Sources, parts: _PartBuilder) -> _Tabl
     scopes = ScopeTable(sources)
     breaks = BreakTable(sources, scopes, ledger.notes)
     graphs = GraphTable(sources, ledger.notes)
-    skips = SkipTable(sources, breaks, ledger.resumed_lines())
-    parts.for_each("scopes", ledger.scopes, scopes.open)
+    skips = SkipTable(sources, breaks, ledger.resume_lines())
+    parts.for_each("scopes", ledger.scopes, scopes.add_opened_scope)
     for frame in ledger.started_frames:
         if frame.start is not None:
             parts.for_each("scopes", [frame.start.fullgraph_site], scopes.add_fullgraph)
@@ -168,7 +163,7 @@ def _fill_tables(ledger: Ledger, sources: Sources, parts: _PartBuilder) -> _Tabl
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
     parts.for_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
     parts.for_each("eager functions", ledger.started_frames, skips.add_frame)
-    parts.for_each("eager functions", ledger.skips, skips.add_unbegun)
+    parts.for_each("eager functions", ledger.skips, skips.add_unstarted)
     return _Tables(scopes, breaks, graphs, skips, resumes)
 
 
@@ -239,17 +234,17 @@ class _PartBuilder:
         self._notes = notes
 
     def build(self, part: str, build: Callable[[], _T], default: _T) -> _T:
-        """Return the part of this name, or the default if building it fails."""
+        """Return the part that ``build`` returns, or the default if it fails; ``part`` is the name for the note."""
         try:
             return build()
         except Exception as fault:  # noqa: BLE001 - an internal error costs this part only
-            note = internal_error(f"working out {part}", fault)
-            if all(noted.message != note for noted in self._notes):
+            note = internal_error_sentence(f"working out {part}", fault)
+            if all(earlier_note.message != note for earlier_note in self._notes):
                 self._notes.append(Diagnostic("error", note))
             return default
 
     def build_list(self, part: str, build: Callable[[], list[_T]]) -> list[_T]:
-        """Return the list of this name, or an empty list if building it fails."""
+        """Return the list that ``build`` returns, or an empty list if it fails."""
         empty: list[_T] = []
         return self.build(part, build, empty)
 
@@ -260,7 +255,7 @@ class _PartBuilder:
 
 
 def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: SkipTable) -> None:
-    """Add the functions that Dynamo refused to begin or to recompile, except our own.
+    """Add the functions that Dynamo refused to compile or to recompile, except our own.
 
     Generators of the standard library that code after a break calls are left out: they only show how Python works.
     """
@@ -268,7 +263,7 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
         module_path = sources.module_path(refusal.filename or "") or ""
         if module_path.startswith("jupyter_graphbreak/"):
             continue
-        cause = breaks.cause_of(refusal, order)
+        cause = breaks.find_causing_break(refusal, order)
         if cause is not None:
             if not is_of_standard_library(module_path):
                 skips.add_generator(refusal, CALLED_EAGERLY, cause)
@@ -280,31 +275,29 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
         if frame.refusal is None:
             continue
         if not frame.refusal.raised:
-            skips.add_limited(frame.refusal, ledger.refused_code(frame))
+            skips.add_limit_refusal(frame.refusal, ledger.refused_code(frame))
         elif frame.refusal.code is not None:
             breaks.fold_refusal(frame.refusal, frame.refusal_order)
 
 
-def _compiled(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
-    """Return the code that was compiled only for the report, ``None`` if none had to be."""
+def _calls_compiled_for_report(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
+    """Return the callables that were compiled only for the report, ``None`` if the program compiles its own code."""
     if not ledger.run.compiled_calls:
         return None
-    return [CompiledCall(call.name, call.type, call.code, _insertion(call, sources)) for call in ledger.compiled]
+    return [
+        CompiledCall(call.name, call.type, call.code, _insertion(call, sources)) for call in ledger.compiled_for_report
+    ]
 
 
-def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
-    """Return the edit that inserts the statement with which a cell would compile something, and how to undo it."""
-    if compiled.code is None or compiled.filename is None or compiled.line is None:
+def _insertion(call: CompiledForReport, sources: Sources) -> Edit | None:
+    """Return the edit that inserts a statement into a cell to compile a callable, with a comment on how to undo it."""
+    if call.code is None or call.filename is None or call.line is None:
         return None
-    source = sources.source(compiled.filename)
+    source = sources.source(call.filename)
     if source.kind != "cell":
         return None
-    line = compiled.line + sources.line_offset(compiled.filename)
-    return Edit(source.id, line, line - 1, "", f"{compiled.code}  {_UNDO_COMMENT}")
-
-
-def _device(device: DeviceUsed) -> Device:
-    return Device(device.requested, device.used, device.name, device.note)
+    line = call.line + sources.line_offset(call.filename)
+    return Edit(source.id, line, line - 1, "", f"{call.code}  {_UNDO_COMMENT}")
 
 
 def _timing(ledger: Ledger) -> Timing:
@@ -331,17 +324,17 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     stack = shown_stack(sources, own_entries or error.stack)
     message = error.message.partition("\n\nfrom user code:")[0]
     parsed = messages.parse_reason(message, error.type)
-    names = {parsed.cause.gb_type, error.type, _RAISED_AS.get(error.type)}
+    names = {parsed.cause.gb_type, error.type, _TYPE_BY_EXCEPTION.get(error.type)}
     if error.type == _INTERNAL_ERROR:
         names.add(message.partition(":")[0])
-    matching = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in names]
-    cause = matching[-1] if matching else None
+    matching_breaks = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in names]
+    cause = matching_breaks[-1] if matching_breaks else None
     location = cause.location if cause is not None else (stack[-1] if stack else None)
     return RunError(error.type, message, location, cause.id if cause is not None else None)
 
 
-def _advise_on_raised(breaks: list[Break], error: RunError | None) -> list[Break]:
-    """Replace the advice on breaks at the exception that ended the run: the program itself raises it."""
+def _advise_on_program_error(breaks: list[Break], error: RunError | None) -> list[Break]:
+    """Replace the advice on breaks at the exception that ended the run, because the program itself raises it."""
     if error is None or error.location is None:
         return breaks
     line = error.location.source, error.location.line
@@ -356,21 +349,24 @@ def _advise_on_raised(breaks: list[Break], error: RunError | None) -> list[Break
     ]
 
 
-def _source_text(recorded: SourceRecorded, sources: Sources) -> SourceText:
-    kind = recorded.kind_of_source or sources.kind(recorded.filename)
+def _source_text(record: SourceRecorded, sources: Sources) -> SourceText:
+    kind = record.kind_of_source or sources.kind(record.filename)
     return SourceText(
-        filename=recorded.filename,
-        name=recorded.name,
+        filename=record.filename,
+        name=record.name,
         kind="library" if kind == "machinery" else kind,
-        segments=[Segment(segment.first_line, segment.text) for segment in recorded.segments],
-        lines=recorded.lines,
-        line_offset=recorded.line_offset,
-        indent=recorded.indent,
+        segments=[Segment(segment.first_line, segment.text) for segment in record.segments],
+        lines=record.lines,
+        line_offset=record.line_offset,
+        indent=record.indent,
     )
 
 
 def _cached_functions(ledger: Ledger, sources: Sources) -> list[CachedFunction] | None:
-    """Return the functions compiled before the run, ``None`` if unknown; a log has none: it begins with its process."""
+    """Return the functions compiled before the run, ``None`` if unknown.
+
+    The list of a log is empty, because a log begins with its process.
+    """
     if ledger.run.held is None:
         return None if ledger.run.watched else []
     functions = (

@@ -1,7 +1,7 @@
-"""List the frames that Dynamo began, the recompiles, and the calls whose result differs while compiling.
+"""List the frames that Dynamo began to compile, the recompiles, and the calls whose result differs while compiling.
 
-A frame has the outcome and the caller of a code object that Dynamo began to compile. A recompile has the guards that
-failed; recompiles that a limit prevented are listed as well.
+Each frame states its outcome and its caller, each recompile the guards that failed. Recompiles that a limit prevented
+are listed as well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.records.records import display_name, guard_place, is_resume, original_name, read_stack
+from jupyter_graphbreak.records.records import (
+    display_name,
+    is_resume_name,
+    original_name,
+    parse_guard_location,
+    read_stack,
+)
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.report.schema import Frame, GuardFailure, PathDifference, Recompile
 
@@ -27,31 +33,31 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.location import Location
 
-#: The recorded branches of a call such as ``is_compiling()``, each with the lines that run or are skipped.
+#: The recorded branches of a call such as ``is_compiling()``, each with the lines that run and those that are skipped.
 _Branches: TypeAlias = "dict[StackEntry | None, tuple[AnswerDiffers, set[int], set[int]]]"
 
 
 def list_frames(
     ledger: Ledger, sources: Sources, breaks: BreakTable, graphs: GraphTable, resumes: ResumeTable
 ) -> list[Frame]:
-    """Return the frames that Dynamo began, in order."""
+    """Return the frames that Dynamo began to compile, in order."""
     callers = _callers_by_frame(ledger.started_frames)
     result = []
     for frame in ledger.started_frames:
         name, filename, line = frame.code
-        captured = graphs.ids_of_frame(frame.ident)
+        graph_ids = graphs.ids_of_frame(frame.ident)
         first = ledger.first_compilation(frame) if frame.key.compile > 0 else None
         result.append(
             Frame(
                 id=frame.ident,
                 function=display_name(name),
                 location=sources.location(filename, line, name),
-                role="resume" if is_resume(name) else _frame_role(frame, callers.get(frame.ident)),
-                outcome=_frame_outcome(frame, captured),
+                role="resume" if is_resume_name(name) else _frame_role(frame, callers.get(frame.ident)),
+                outcome=_frame_outcome(frame, graph_ids),
                 attempts=frame.attempts,
                 resume=resumes.id_of_frame(frame.ident),
                 caller=callers.get(frame.ident),
-                graphs=captured,
+                graphs=graph_ids,
                 breaks=breaks.ids_of_frame(frame.ident),
                 compile_s=frame.metrics.get("entire_frame_compile_time_s"),
                 recompile_of=first.ident if first is not None else None,
@@ -63,9 +69,9 @@ def list_frames(
 
 
 def _frame_outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empty", "skipped", "error"]:
-    given_up = frame.given_up
-    if given_up is not None:
-        return "error" if given_up.raised else "skipped"
+    event = frame.give_up_event
+    if event is not None:
+        return "error" if event.reached_user else "skipped"
     if frame.is_compiled:
         return "compiled"
     if frame.skip_frame is not None:
@@ -85,14 +91,14 @@ def _frame_role(frame: FrameLedger, caller: str | None) -> Literal["entry", "cal
     return "entry" if not stack or stack[-1].filename.endswith("eval_frame.py") else "call"
 
 
-def _callers_by_frame(started: list[FrameLedger]) -> dict[str, str]:
-    """Return, for each frame's id, the innermost frame on its stack that was compiled before it, if there is one."""
+def _callers_by_frame(frames: list[FrameLedger]) -> dict[str, str]:
+    """Return, by id, the caller of each frame: the innermost frame on its stack that was compiled before it, if any."""
     callers: dict[str, str] = {}
     earlier_frames: dict[tuple[str, str, int | None], str] = {}
-    in_log = _LogCallers()
-    for frame in started:
+    log_callers = _LogCallers()
+    for frame in frames:
         if frame.start is None:
-            caller = in_log.caller(frame)
+            caller = log_callers.caller(frame)
             if caller is not None:
                 callers[frame.ident] = caller
             continue
@@ -110,13 +116,15 @@ class _LogCallers:
 
     def __init__(self) -> None:
         self._frame_of_function: dict[tuple[str, str], str] = {}  # the last frame of a function that had a break
-        self._frame_of_call: dict[tuple[str, str], str] = {}  # the last frame with a break inside a call of a function
+        self._frame_of_call: dict[tuple[str, str], str] = {}  # the last frame with a break inside a call to a function
 
     def caller(self, frame: FrameLedger) -> str | None:
-        """Return the frame that this one resumes or that called it at a break; remember this one for later calls."""
+        """Return the frame that the given one resumes or that called it at a break; remember the given one."""
         name, filename, _ = frame.code
         function = (original_name(name), filename)
-        caller = self._frame_of_function.get(function) if is_resume(name) else self._frame_of_call.get((name, filename))
+        caller = (
+            self._frame_of_function.get(function) if is_resume_name(name) else self._frame_of_call.get((name, filename))
+        )
         if frame.events:
             self._frame_of_function[function] = frame.ident
         for event in frame.events:
@@ -162,39 +170,39 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
     return recompiles
 
 
-#: A recompile reason in which PyTorch names the version whose guard failed: "0/0: tensor 'x' size mismatch ...".
-_NAMED_VERSION = re.compile(r"\s*(?P<version>!?\d[\d/]*/\d+): ")
+#: The beginning of a recompile reason that gives the version whose guard failed: "0/0: tensor 'x' size mismatch ...".
+_VERSION_PREFIX = re.compile(r"\s*(?P<version>!?\d[\d/]*/\d+): ")
 
 
 def _version_of(reason: str) -> str:
-    """Return the id of the version of the code whose guard failed; empty if PyTorch does not name it."""
-    match = _NAMED_VERSION.match(reason)
+    """Return the id of the version of the code whose guard failed; empty if the reason does not give it."""
+    match = _VERSION_PREFIX.match(reason)
     return match["version"] if match is not None else ""
 
 
 def _guard_of(reason: str) -> str:
     """Return the guard in a recompile reason, e.g. ``0/0: tensor 'x' size mismatch ...  # line``, without the rest."""
-    match = _NAMED_VERSION.match(reason)
+    match = _VERSION_PREFIX.match(reason)
     guard = reason[match.end() :] if match is not None else reason
     return guard.partition("User stack trace:")[0].partition("  # ")[0].strip()
 
 
-#: A guard that PyTorch adds to every dynamic size, whatever the code does: it compiles sizes 0 and 1 separately.
+#: A guard that PyTorch adds to every dynamic size, regardless of the code: it compiles sizes 0 and 1 separately.
 _FRAMEWORK_GUARD = re.compile(r"2 <= [^<>=]+$")
 
 
-#: The guard on a size of which the code makes a constant.
+#: The guard on a size that compiled code treats as a constant.
 _SIZE_GUARD = re.compile(r"tensor '(?P<name>.+)' size mismatch at index (?P<index>\d+)\.")
 
 
 def _guard_failure(reason: str, sources: Sources, versions: Iterable[FrameLedger]) -> GuardFailure:
-    """Return a failed guard with its place.
+    """Return a failed guard with its location.
 
     Parameters
     ----------
     versions : iterable of FrameLedger
         The version whose guard failed, and the version that was then compiled. The first version of a function has a
-        guard on each size whatever the code does; if the code makes a constant of a size, the next version shows where.
+        guard on each size regardless of the code; if a line makes a size constant, the next version records the line.
     """
     text = _guard_of(reason)
     size = _SIZE_GUARD.match(text)
@@ -205,23 +213,23 @@ def _guard_failure(reason: str, sources: Sources, versions: Iterable[FrameLedger
         )
         line = next(lines, None)
         if line is not None:
-            location = sources.place(line)
+            location = sources.entry_location(line)
             return GuardFailure(text, location, sources.head_kind_at(location))
     stack = read_stack(reason.partition("User stack trace:")[2])
-    location = sources.place(stack[-1]) if stack else None
-    place = guard_place(reason) if location is None else None
-    if place is not None and not _FRAMEWORK_GUARD.match(text):
-        filename = sources.filename_ending_with(place.filename)
+    location = sources.entry_location(stack[-1]) if stack else None
+    entry = parse_guard_location(reason) if location is None else None
+    if entry is not None and not _FRAMEWORK_GUARD.match(text):
+        filename = sources.filename_ending_with(entry.filename)
         if filename is not None:
-            location = sources.location(filename, place.line, place.function)
+            location = sources.location(filename, entry.line, entry.function)
     return GuardFailure(text, location, sources.head_kind_at(location))
 
 
 def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
     """Return the calls, such as ``is_compiling()``, whose result differs while compiling.
 
-    A call is listed once per branch that its result decides, or once if it decides none. Dynamo traces a function again
-    after a break and for each recompile, so the same branch is recorded repeatedly.
+    A call is listed once per branch that its result decides, or once if its result decides no branch. Dynamo traces a
+    function again after a break and for each recompile, so the same branch is recorded repeatedly.
     """
     calls: dict[tuple[str, StackEntry], _Branches] = {}
     for answer in ledger.differing_answers:
@@ -232,10 +240,10 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
     return [
         PathDifference(
             function=function,
-            location=sources.place(call),
+            location=sources.entry_location(call),
             compiled=answer.compiled,
             eager=answer.eager,
-            branch=sources.place(branch) if branch is not None else None,
+            branch=sources.entry_location(branch) if branch is not None else None,
             lines=_locations_of_lines(sources, branch, lines),
             skipped=_locations_of_lines(sources, branch, skipped - lines),
         )
@@ -247,21 +255,21 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
 def _decided_branches(call: StackEntry, branches: _Branches) -> _Branches:
     """Return the branches that the result of a call decides.
 
-    In ``slow = not is_compiling() and x.dim() > 1``, the jump on the call's own line changes nothing. It is left out if
-    the result decides a different branch, and so is the entry of the call itself.
+    In ``slow = not is_compiling() and x.dim() > 1``, the jump on the line of the call changes nothing. It is left out
+    if the result decides a different branch, and so is the entry of the call itself.
     """
     line = call.filename, call.line
-    decided: _Branches = {
+    decided_branches: _Branches = {
         branch: recorded
         for branch, recorded in branches.items()
         if branch is not None and (recorded[1] or recorded[2] or (branch.filename, branch.line) != line)
     }
-    return decided or dict([max(branches.items(), key=lambda recorded: recorded[0] is not None)])
+    return decided_branches or dict([max(branches.items(), key=lambda recorded: recorded[0] is not None)])
 
 
 def _locations_of_lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list[Location]:
     if branch is None:
         return []
     locations = (sources.location(branch.filename, line, branch.function) for line in sorted(lines))
-    # Leave out the text of the lines: a branch may contain most of a function.
+    # Leave out the code of the lines: a branch may contain most of a function.
     return [replace(location, code=None) for location in locations if location is not None]

@@ -1,4 +1,4 @@
-"""Find the first and the last line of a function, and the statements in whose heads a line is."""
+"""Find the first and the last line of a function, and whether a line is in the head of a statement."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _UNNAMED_FUNCTIONS: dict[str, type[ast.expr]] = {
 }
 
 
-def end_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
-    """Return the last line of the innermost function with a given name around a line, ``None`` if there is none.
+def last_line_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
+    """Return the last line of the innermost function with a certain name around a line, ``None`` if there is none.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ def is_in_head(tree: ast.AST, line: int) -> bool:
 def head_kind(tree: ast.AST, line: int) -> HeadKind | None:
     """Return whether a line is in the head of a loop or of a condition; ``None`` if it is in neither.
 
-    A comprehension counts as a loop. If a line has the head of a loop and of a condition, the loop counts.
+    A comprehension counts as a loop. If a line contains the head of a loop and of a condition, the loop counts.
     """
     kinds = {_kind_of_head(node, line) for node in ast.walk(tree)}
     return "loop" if "loop" in kinds else "condition" if "condition" in kinds else None
 
 
 def head_kind_of_line(code: str) -> HeadKind | None:
-    """Return the same for a single line, whose statement may continue on further lines."""
+    """Return the result of :func:`head_kind` for a single line, whose statement may continue on further lines."""
     code = code.strip().removeprefix("el")
     tree = parse_python(f"{code} pass" if code.endswith(":") else code)
     return head_kind(tree, 1) if tree is not None else None
@@ -72,26 +72,26 @@ def _kind_of_head(node: ast.AST, line: int) -> HeadKind | None:
             return (
                 "loop" if any(_repeats(part.iter, [*elements, *part.ifs], line) for part in node.generators) else None
             )
-        case ast.While(test=test) if _has_line(test, line, node.lineno):
+        case ast.While(test=test) if _spans_line(test, line, node.lineno):
             return "loop"
-        case ast.If(test=test) | ast.Assert(test=test) if _has_line(test, line, node.lineno):
+        case ast.If(test=test) | ast.Assert(test=test) if _spans_line(test, line, node.lineno):
             return "condition"
-        case ast.IfExp(test=test) if _has_line(test, line):
+        case ast.IfExp(test=test) if _spans_line(test, line):
             return "condition"
     return None
 
 
-def _repeats(iterable: ast.expr, others: Sequence[ast.AST], line: int, first: int | None = None) -> bool:
-    """Return whether a line has the iterable of a loop, and what the loop repeats on the same line is not the cause.
+def _repeats(iterable: ast.expr, repeated: Sequence[ast.AST], line: int, first: int | None = None) -> bool:
+    """Return whether a line contains the iterable of a loop, and the iterable is the likely cause of a break there.
 
-    If both are on the line, a call is more likely to be the cause.
+    It is not if the line also contains a call in the repeated code, and the iterable contains none.
     """
-    if not _has_line(iterable, line, first):
+    if not _spans_line(iterable, line, first):
         return False
-    return _has_call(iterable) or not any(_has_line(other, line) and _has_call(other) for other in others)
+    return _has_call(iterable) or not any(_spans_line(node, line) and _has_call(node) for node in repeated)
 
 
-def _has_line(node: Any, line: int, first: int | None = None) -> bool:
+def _spans_line(node: Any, line: int, first: int | None = None) -> bool:
     """Return whether a line is between the first line of a node, or an earlier one, and its last line."""
     return bool((node.lineno if first is None else first) <= line <= node.end_lineno)
 

@@ -1,4 +1,4 @@
-"""Parse a graph from its readable code.
+"""List the graphs of a run, and parse a graph from its readable code.
 
 The trace's ``dynamo_output_graph`` contains the output of ``torch.fx.GraphModule.print_readable``::
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: The beginning of PyTorch's reason for not using a CUDA graph, and the words before the stack of the cause.
 _CUDAGRAPH_SKIP = re.compile(r"^skipping cudagraphs? due to (?:skipping cudagraphs? due to )?", re.IGNORECASE)
 _FOUND_FROM = re.compile(r"\.?\s*Found from\s*:")
-_PLACE_COMMENT = re.compile(
+_LOCATION_COMMENT = re.compile(
     r"^(?P<indent>[ \t]*)# File: (?P<file>.{1,4096}?):(?P<line>\d{1,9}) in (?P<name>[^,\n]{1,300}), code:", re.MULTILINE
 )
 
@@ -51,7 +51,7 @@ class GraphTable:
         self._sources = sources
         self._notes = notes
         self._graphs: list[Graph] = []
-        self._of_frame: dict[str, list[str]] = {}
+        self._ids_by_frame: dict[str, list[str]] = {}
 
     def graphs(self) -> list[Graph]:
         """Return the graphs added so far."""
@@ -59,7 +59,7 @@ class GraphTable:
 
     def ids_of_frame(self, frame: str) -> list[str]:
         """Return the ids of the graphs that a frame captured."""
-        return self._of_frame.get(frame, [])
+        return self._ids_by_frame.get(frame, [])
 
     def add(self, frame: FrameLedger, ending: FoldedBreak | None) -> None:
         """Add the graphs of a frame, which end at the given break."""
@@ -68,9 +68,9 @@ class GraphTable:
             if frame.start is not None and captured.stacks is None and not parsed.ops:
                 continue  # torch >= 2.15 writes an empty graph to the trace and does not compile it
             ident = _letter(len(self._graphs))
-            if parsed.unread:
+            if parsed.unparsed_count:
                 self._notes.append(
-                    Diagnostic("warning", f"Lines of graph {ident} that could not be read: {parsed.unread}.")
+                    Diagnostic("warning", f"Lines of graph {ident} that could not be read: {parsed.unparsed_count}.")
                 )
             stacks = _OpStacks(captured.stacks)
             self._graphs.append(
@@ -86,23 +86,23 @@ class GraphTable:
                     break_=ending.ident if ending is not None else None,
                 )
             )
-            self._of_frame.setdefault(frame.ident, []).append(ident)
+            self._ids_by_frame.setdefault(frame.ident, []).append(ident)
 
     def cudagraph_skips(self, ledger: Ledger) -> list[CudagraphSkip]:
-        """Return why graphs run without a CUDA graph, each reason once per graph."""
+        """Return why graphs run without a CUDA graph, with each reason once per graph."""
         skips = []
         for frame, message in ledger.cudagraph_skips:
             reason, stack = _split_reason(message)
             graphs = self.ids_of_frame(frame.ident) if frame is not None else []
             entry = next(reversed(strip_inserted_frames(read_stack(stack), ledger.packages)), None)
-            location = self._sources.place(entry) if entry is not None else None
+            location = self._sources.entry_location(entry) if entry is not None else None
             skips.append(CudagraphSkip(reason, graphs[-1] if graphs else None, location))
         return [skip for number, skip in enumerate(skips) if skip not in skips[:number]]
 
     def _readable_code(self, code: str) -> str:
-        """Return a graph's code without assignments that only free memory, and with places named as in the report."""
+        """Return a graph's code without assignments that only free memory, and with the report's names and lines."""
 
-        def with_report_names(match: re.Match[str]) -> str:
+        def rename_location(match: re.Match[str]) -> str:
             location = self._sources.location(match["file"], int(match["line"]), match["name"].strip())
             if location is None:
                 return match[0]
@@ -111,7 +111,7 @@ class GraphTable:
             )
 
         code = re.sub(r";  (?:\w+ = )+None$", "", code, flags=re.MULTILINE)
-        return _PLACE_COMMENT.sub(with_report_names, code)
+        return _LOCATION_COMMENT.sub(rename_location, code)
 
     def _report_op(self, op: CodeOp, stack: list[StackEntry]) -> Op:
         shown_entries = [entry for entry in stack if self._sources.kind(entry.filename, entry.function) != "machinery"]
@@ -121,7 +121,7 @@ class GraphTable:
         return Op(
             name=op.name,
             target=op.target,
-            location=_line_only(self._sources.place(entry)) if entry else None,
+            location=_line_only(self._sources.entry_location(entry)) if entry else None,
             output=TensorMeta(tensor.shape, tensor.dtype, tensor.device)
             if tensor and tensor.shape is not None
             else None,
@@ -133,24 +133,24 @@ class GraphTable:
     def _line_counts(self, ops: list[CodeOp], stacks: _OpStacks) -> list[GraphLine]:
         counts: dict[tuple[str, int], int] = {}
         for op in ops:
-            places = {
+            lines = {
                 (location.source, location.line)
                 for entry in stacks.stack_of(op)
                 if self._sources.kind(entry.filename, entry.function) in {"cell", "file"}
-                and (location := self._sources.place(entry)) is not None
+                and (location := self._sources.entry_location(entry)) is not None
             }
-            for place in places:
-                counts[place] = counts.get(place, 0) + 1
-        return [GraphLine(source, line, number) for (source, line), number in sorted(counts.items())]
+            for line in lines:
+                counts[line] = counts.get(line, 0) + 1
+        return [GraphLine(source, number, count) for (source, number), count in sorted(counts.items())]
 
 
 def _line_only(location: Location | None) -> Location | None:
-    """Remove the text of a place: the texts of ten thousand operations would be half of the report."""
+    """Return a location without its code: the code of ten thousand operations would be half of the report."""
     return msgspec.structs.replace(location, code=None) if location is not None else None
 
 
 class _OpStacks:
-    """The call stacks of a graph's operations; without a recorded stack, only the line that the graph's code names."""
+    """The call stacks of a graph's operations; without recorded stacks, only the lines that the graph's code gives."""
 
     def __init__(self, stacks: GraphStacks | None) -> None:
         self._stacks = [read_stack(text) for text in stacks.stacks] if stacks is not None else []
@@ -161,7 +161,7 @@ class _OpStacks:
         index = self._ops.get(op.name)
         if index is not None and 0 <= index < len(self._stacks):
             return self._stacks[index]
-        return [StackEntry(*op.place[:3])] if op.place else []
+        return [StackEntry(*op.source_line[:3])] if op.source_line else []
 
 
 def _split_reason(message: str) -> tuple[str, str]:
@@ -185,7 +185,7 @@ _COMMENT = re.compile(r"#\s*File: (?P<file>.{1,4096}):(?P<line>\d{1,9}) in (?P<n
 _TENSOR_ANNOTATION = re.compile(
     r"^(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[^\]]*)\](?:\[(?P<stride>[^\]]*)\])?(?P<device>\S*)$"
 )
-#: The errors of ``ast.parse`` for a text that is not Python, or that is nested too deeply.
+#: The errors of ``ast.parse`` for text that is not Python, or that is nested too deeply.
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 _SIZE = re.compile(r"[0-9]{1,18}")
 _GRAPH_CLASS = re.compile(r"^\s*class \w+\(torch\.nn\.Module\):")
@@ -246,28 +246,28 @@ class CodeTensor(msgspec.Struct, frozen=True):
 
 
 class CodeOp(msgspec.Struct, frozen=True):
-    """A statement that calls an operation; ``place`` has the file, line, function and text of its source line."""
+    """A statement that calls an operation; ``source_line`` is the file, line, function and code it comes from."""
 
     name: str
     target: str
     tensor: CodeTensor | None
-    place: tuple[str, int, str, str] | None
+    source_line: tuple[str, int, str, str] | None
 
 
 class GraphCode(msgspec.Struct, frozen=True):
-    """A graph, parsed from its code; ``unread`` is the number of lines that could not be parsed."""
+    """A graph, parsed from its code; ``unparsed_count`` is the number of lines that could not be parsed."""
 
     inputs: list[Tensor]
     ops: list[CodeOp]
-    unread: int = 0
+    unparsed_count: int = 0
 
 
 def parse_graph(code: str) -> GraphCode:
     """Parse the inputs and the operations of a graph; a subgraph of control flow counts as one operation."""
     inputs: list[Tensor] = []
     ops: list[CodeOp] = []
-    place: tuple[str, int, str, str] | None = None
-    unread = 0
+    source_line: tuple[str, int, str, str] | None = None
+    unparsed_count = 0
     in_forward = False
     values: set[str] = set()
     for line in code.splitlines():
@@ -278,24 +278,24 @@ def parse_graph(code: str) -> GraphCode:
             continue
         if text.startswith("def forward("):
             in_forward = True
-            inputs, is_read = _read_inputs(text)
+            inputs, is_parsed = _read_inputs(text)
             values = {parameter.name for parameter in inputs}
-            unread += not is_read
+            unparsed_count += not is_parsed
             continue
         if not in_forward or not text:
             continue
         comment = _COMMENT.match(text)
         if comment:
-            place = (comment["file"], int(comment["line"]), comment["name"].strip(), comment["code"].strip())
+            source_line = (comment["file"], int(comment["line"]), comment["name"].strip(), comment["code"].strip())
             continue
         if text.startswith(("#", "return")):
             continue
-        op, is_read = _read_statement(text, values)
+        op, is_parsed = _read_statement(text, values)
         if op is not None:
             values.add(op[0])
-            ops.append(CodeOp(op[0], op[1], op[2], place))
-        unread += not is_read
-    return GraphCode(inputs, ops, unread)
+            ops.append(CodeOp(op[0], op[1], op[2], source_line))
+        unparsed_count += not is_parsed
+    return GraphCode(inputs, ops, unparsed_count)
 
 
 def parse_tensor(annotation: str) -> CodeTensor:
@@ -337,12 +337,12 @@ def _read_statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTe
     except _PARSE_ERRORS:
         return None, False
     if isinstance(statement, ast.AugAssign) and more:  # a += b;  iadd = a
-        target = f"operator.i{_operator_name(statement.op)}".rstrip("_")
+        in_place_operator = f"operator.i{_operator_name(statement.op)}".rstrip("_")
         match more[0]:
             case ast.Assign(targets=[ast.Name(id=name)]):
-                return (name, target, None), True
+                return (name, in_place_operator, None), True
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
-                return (name, target, _annotated_tensor(annotation)), True
+                return (name, in_place_operator, _annotated_tensor(annotation)), True
         return None, False
     if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
         name, value, tensor = statement.target.id, statement.value, _annotated_tensor(statement.annotation)
@@ -355,8 +355,8 @@ def _read_statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTe
     if isinstance(value, ast.Name) and value.id in values:  # l_x_ = L_x_: a second name for an input
         values.add(name)
         return None, True
-    called = _target(value, values) if value is not None else None
-    return ((name, called, tensor) if called else None), True
+    called_name = _target(value, values) if value is not None else None
+    return ((name, called_name, tensor) if called_name else None), True
 
 
 def _target(value: ast.expr, values: set[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Combine the reports of several processes: the ranks that have each break, equal ranks, and when ranks compiled."""
+"""Combine the reports of several processes: find the ranks of each break, equal ranks, and when ranks compiled."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def build_job(
 ) -> Job:
     """Return the job of the given processes, those without a rank first.
 
-    Breaks of two processes are the same break if file, line and cause are the same.
+    Breaks of different processes count as one break if file, line and cause are the same.
 
     Parameters
     ----------
@@ -69,13 +69,13 @@ def build_job(
 
 
 def fingerprint(report: Report) -> bytes:
-    """Return a value that is the same for reports that differ only in times, device numbers and object addresses."""
+    """Return a hash that is the same for reports that differ only in times, device numbers and object addresses."""
     text = msgspec.json.encode(replace(report, timing=Timing(), startup=None))
     return hashlib.sha256(_RANK_SPECIFIC_NUMBERS.sub(rb"\g<device>N", _SECONDS_FIELDS.sub(b"", text))).digest()
 
 
 def _merge_equal_processes(processes: list[Process]) -> list[Process]:
-    """Return the processes, with the ranks that have equal reports merged."""
+    """Return the processes; those of ranks with equal reports are merged into one."""
     merged_processes: list[Process] = []
     positions: dict[bytes, int] = {}
     equal_processes: dict[int, list[EqualProcess]] = defaultdict(list)
@@ -135,7 +135,7 @@ def _job_place(sources: Mapping[str, Source], break_: Break) -> JobPlace | None:
 
 
 class _Span(msgspec.Struct):
-    """An uninterrupted time in which one rank compiled, with its functions."""
+    """An uninterrupted time in which one rank compiled, with the compilations in it."""
 
     start: float
     end: float
@@ -148,7 +148,7 @@ def _rank_compilations(processes: list[Process], compile_times: Mapping[str, lis
     for process in processes:
         for member in process.members:
             if member.rank is not None and compile_times.get(member.id):
-                spans[member.rank, member.id] = _merged_spans(compile_times[member.id])
+                spans[member.rank, member.id] = _merge_spans(compile_times[member.id])
     if not spans:
         return []
     origin = min(span[0].start for span in spans.values())
@@ -161,19 +161,19 @@ def _rank_compilations(processes: list[Process], compile_times: Mapping[str, lis
             RankCompiling(
                 rank=rank,
                 process=id_,
-                start_s=_rounded(rank_spans[0].start - origin),
-                end_s=_rounded(rank_spans[-1].end - origin),
-                compile_s=_rounded(sum(span.end - span.start for span in rank_spans)),
-                alone_s=_rounded(sum(end - start for start, end, _ in uncrowded_parts)),
-                alone_start_s=_rounded(longest[0] - origin) if longest is not None else None,
-                alone_function=_function_at(longest[2], longest[0], longest[1]) if longest is not None else None,
+                start_s=_round_seconds(rank_spans[0].start - origin),
+                end_s=_round_seconds(rank_spans[-1].end - origin),
+                compile_s=_round_seconds(sum(span.end - span.start for span in rank_spans)),
+                alone_s=_round_seconds(sum(end - start for start, end, _ in uncrowded_parts)),
+                alone_start_s=_round_seconds(longest[0] - origin) if longest is not None else None,
+                alone_function=_main_function(longest[2], longest[0], longest[1]) if longest is not None else None,
             )
         )
     return compiling
 
 
-def _merged_spans(times: list[CompileTime]) -> list[_Span]:
-    """Return the compilations of one rank; overlapping ones, such as a frame compiled inside another, are merged."""
+def _merge_spans(times: list[CompileTime]) -> list[_Span]:
+    """Return the spans of one rank's compilations; overlapping ones, such as nested compilations, are merged."""
     merged: list[_Span] = []
     for time in sorted(times, key=lambda time: (time.start, time.seconds)):
         end = time.start + time.seconds
@@ -219,13 +219,13 @@ def _uncrowded_parts(
             yield start, span.end, span
 
 
-def _function_at(span: _Span, start: float, end: float) -> str | None:
-    """Return the function whose compilation took the most time in a part of a span; ``None`` if none is known."""
-    named = [time for time in span.times if time.function is not None]
-    overlaps = {time: min(end, time.start + time.seconds) - max(start, time.start) for time in named}
+def _main_function(span: _Span, start: float, end: float) -> str | None:
+    """Return the function whose compilation took the most time in a part of a span; ``None`` if no name is known."""
+    known_times = [time for time in span.times if time.function is not None]
+    overlaps = {time: min(end, time.start + time.seconds) - max(start, time.start) for time in known_times}
     longest = max(overlaps, key=lambda time: overlaps[time], default=None)
     return longest.function if longest is not None and overlaps[longest] > 0 else None
 
 
-def _rounded(seconds: float) -> float:
+def _round_seconds(seconds: float) -> float:
     return round(seconds, 3)

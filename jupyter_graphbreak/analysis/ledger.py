@@ -1,4 +1,4 @@
-"""Sort records, in order, into one ledger per compiled frame, before any part of the report is built."""
+"""Sort the records of a run into one ledger per compiled frame, before any part of the report is built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import (
     StackEntry,
-    is_resume,
+    is_resume_name,
     original_name,
     read_recompile_reasons,
     strip_inserted_frames,
@@ -40,7 +40,7 @@ _REPETITION = "Graph break: skip: "
 _ANNOUNCEMENT = "WON'T CONVERT "
 _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300
-#: The beginnings of PyTorch's reasons for not recompiling a frame; the last two are from torch < 2.11.
+#: The beginnings of PyTorch's reasons for not recompiling a frame; torch < 2.11 writes the last two.
 _LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompile_limit reached")
 
 
@@ -52,9 +52,9 @@ class BreakEvent:
     ----------
     order : int
         The number of the record among all records of the run.
-    failed : bool
+    gave_up : bool
         Whether Dynamo gave up on the frame at this event.
-    raised : bool
+    reached_user : bool
         Whether the error reached the user.
     """
 
@@ -62,8 +62,8 @@ class BreakEvent:
     attempt: int
     conditions: additions.Conditions
     order: int = 0
-    failed: bool = False
-    raised: bool = False
+    gave_up: bool = False
+    reached_user: bool = False
 
 
 @dataclass
@@ -88,7 +88,7 @@ class FrameLedger:
     metrics: dict[str, Any] = field(default_factory=dict)
     are_metrics_lost: bool = False  # for all frames of the run
     backward_s: float = 0.0
-    resumed_at: int | None = None
+    resume_line: int | None = None
     recompile_reasons: list[str] = field(default_factory=list)
     #: The lines that make a constant of a dynamic size, by the size's name in guards, such as ``L['x'].size()[0]``.
     specializations: dict[str, StackEntry] = field(default_factory=dict)
@@ -121,13 +121,13 @@ class FrameLedger:
     def is_compiled(self) -> bool:
         """Whether compiled code resulted; the metric ``has_guarded_code`` is also true for skipped frames."""
         if self.are_metrics_lost:
-            return self.given_up is None and bool(self.graphs or self.resumes)
+            return self.give_up_event is None and bool(self.graphs or self.resumes)
         return self.metrics.get("graph_op_count") is not None
 
     def stack_from(self, event: BreakEvent) -> list[StackEntry]:
         """Return the stack of an event from this frame inwards, without callers; empty if the stack lacks this frame.
 
-        In a log, two functions of the same name in one file that call each other are not told apart.
+        In a log, functions of the same name in one file that call each other cannot be told apart.
         """
         if event.conditions.stack:
             return list(event.conditions.stack)
@@ -142,19 +142,19 @@ class FrameLedger:
         name, filename, line = self.code
         for index, entry in enumerate(stack[start:], start=start):
             is_same_function = _line_in_function(entry)[:2] == (filename, original_name(name))
-            if is_same_function and (is_resume(name) or (entry.line or 0) >= line):
+            if is_same_function and (is_resume_name(name) or (entry.line or 0) >= line):
                 return stack[index:]
         return []
 
     @property
-    def ending(self) -> BreakEvent | None:
+    def ending_event(self) -> BreakEvent | None:
         """The event that ends the frame's graphs and starts its resume functions, if there is one."""
-        return next((event for event in reversed(self.events) if not event.failed), None)
+        return next((event for event in reversed(self.events) if not event.gave_up), None)
 
     @property
-    def given_up(self) -> BreakEvent | None:
+    def give_up_event(self) -> BreakEvent | None:
         """The event at which Dynamo gave up on the frame, if it did."""
-        return next((event for event in reversed(self.events) if event.failed), None)
+        return next((event for event in reversed(self.events) if event.gave_up), None)
 
 
 @dataclass
@@ -164,14 +164,14 @@ class Ledger:
     Parameters
     ----------
     has_all_skip_reasons : bool
-        Whether there is a reason for every frame that Dynamo did not begin, as in newer releases of PyTorch.
+        Whether a reason is recorded for every frame that Dynamo did not begin to compile, as in newer PyTorch releases.
     refusals : list of (FrameRefused, int)
         The refusals that are in no frame's ledger, with the numbers of their records.
     settings : list of (str, SettingsInForce)
         The id of the frame from which on the settings were in force, and the settings.
     cudagraph_skips : list of (FrameLedger or None, str)
-        The reason why a graph runs without a CUDA graph. There is no frame if PyTorch only decided so when the graph
-        ran.
+        The reasons why graphs run without a CUDA graph, each with the frame of the graph. The frame is ``None`` if
+        PyTorch only decided so when the graph ran.
     packages : PackagePaths
         The folders of the run's packages.
     kinds : Counter
@@ -181,8 +181,8 @@ class Ledger:
     frames: list[FrameLedger] = field(default_factory=list)
     skips: list[additions.FrameSkipped] = field(default_factory=list)
     differing_answers: list[additions.AnswerDiffers] = field(default_factory=list)
-    compiled_again: list[additions.CompiledAgain] = field(default_factory=list)
-    compiled_saved: list[additions.CompiledSaved] = field(default_factory=list)
+    repeated_compilations: list[additions.CompiledAgain] = field(default_factory=list)
+    saves_of_compiled: list[additions.CompiledSaved] = field(default_factory=list)
     has_all_skip_reasons: bool = True
     refusals: list[tuple[additions.FrameRefused, int]] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
@@ -191,7 +191,7 @@ class Ledger:
     device: additions.DeviceUsed = field(default_factory=additions.DeviceUsed)
     texts: list[additions.SourceRecorded] = field(default_factory=list)
     scopes: list[additions.ScopeOpened] = field(default_factory=list)
-    compiled: list[additions.CompiledForReport] = field(default_factory=list)
+    compiled_for_report: list[additions.CompiledForReport] = field(default_factory=list)
     settings: list[tuple[str, additions.SettingsInForce]] = field(default_factory=list)
     cudagraph_skips: list[tuple[FrameLedger | None, str]] = field(default_factory=list)
     packages: PackagePaths = field(default_factory=PackagePaths)
@@ -200,10 +200,10 @@ class Ledger:
 
     @property
     def started_frames(self) -> list[FrameLedger]:
-        """The frames that Dynamo began, in order."""
+        """The frames that Dynamo began to compile, in order."""
         return [frame for frame in self.frames if frame.is_started]
 
-    def resumed_lines(self) -> dict[int, int]:
+    def resume_lines(self) -> dict[int, int]:
         """Return the line at which each resume function continues, by the id of its code object."""
         resumes = (resume for frame in self.started_frames for resume in frame.resumes)
         return {resume.id: resume.line for resume in resumes if resume.id is not None and resume.line is not None}
@@ -221,7 +221,7 @@ class Ledger:
         return compilations[firsts[-1] :] if firsts else compilations
 
     def refused_code(self, frame: FrameLedger) -> tuple[str, str, int]:
-        """Return the code of a frame that Dynamo refused to begin, from the refusal or from its first compilation."""
+        """Return the code of a frame that Dynamo refused to compile, from the refusal or from its first compilation."""
         if frame.refusal is not None and frame.refusal.code is not None:
             return frame.refusal.code
         return (self.first_compilation(frame) or frame).code
@@ -240,7 +240,7 @@ def read_records(records: Iterable[Record]) -> Ledger:
         reader.read(record)
     reader.ledger.notes += reader.notes()
     for frame in reader.ledger.frames:
-        _mark_given_up(frame)
+        _infer_give_up(frame)
     error = reader.ledger.error
     # After an interrupt, the trace may lack the last events that our hooks saw.
     if reader.ledger.run.watched and (error is None or error.status != "interrupted"):
@@ -252,9 +252,9 @@ def read_records(records: Iterable[Record]) -> Ledger:
 #: The attributes in which the ledger lists our additions to the trace.
 _ATTRIBUTE_BY_ADDITION: dict[type[additions.Addition], str] = {
     additions.AnswerDiffers: "differing_answers",
-    additions.CompiledAgain: "compiled_again",
-    additions.CompiledSaved: "compiled_saved",
-    additions.CompiledForReport: "compiled",
+    additions.CompiledAgain: "repeated_compilations",
+    additions.CompiledSaved: "saves_of_compiled",
+    additions.CompiledForReport: "compiled_for_report",
     additions.FrameSkipped: "skips",
     additions.ScopeOpened: "scopes",
     additions.SourceRecorded: "texts",
@@ -273,7 +273,7 @@ class _LedgerReader:
         self._first_errors: dict[str, str] = {}
 
     def read(self, record: Record) -> None:
-        """Read one record; remember it if it cannot be read."""
+        """Read one record; if that fails, count the record as unreadable."""
         ledger = self.ledger
         ledger.records += 1
         ledger.kinds[record.kind] += 1
@@ -293,7 +293,7 @@ class _LedgerReader:
         return [
             Diagnostic(
                 "warning",
-                f"{_records_in_words(number)} {kind[:_MAX_ERROR_LENGTH]!r} could not be read "
+                f"{'A record' if number == 1 else f'{number} records'} {kind[:_MAX_ERROR_LENGTH]!r} could not be read "
                 f"({self._first_errors[kind]}).",
             )
             for kind, number in self._unreadable.items()
@@ -358,12 +358,12 @@ class _LedgerReader:
             case additions.ResumeCreated():
                 frame.resumes.append(addition)
             case additions.ResumedAt(line=line):
-                frame.resumed_at = line
+                frame.resume_line = line
             case _:
                 pass
 
     def _named_stack(self, stack: Iterable[Mapping[str, Any]]) -> list[StackEntry]:
-        """Return a stack of PyTorch's trace, which numbers the files, with the names of the files."""
+        """Return a stack of PyTorch's trace with the names of the files, which the trace gives as numbers."""
         return [
             StackEntry(self._names.get(entry["filename"], str(entry["filename"])), entry["line"], entry["name"])
             for entry in stack
@@ -379,7 +379,7 @@ class _LedgerReader:
             return
         if record.kind == "dynamo_start":
             current = self._current.get(key)
-            # Our hooks record the same start just before. A log has only this entry.
+            # Our hooks recorded the same start just before. In a log there is only this entry.
             frame = current if current is not None and not current.trace_stack else self._frame(key, is_new=True)
             frame.trace_stack = self._named_stack(data["stack"])
             return
@@ -416,14 +416,14 @@ class _LedgerReader:
     def _note_cudagraph_skip(self, frame: FrameLedger, metrics: dict[str, Any]) -> None:
         """Add the last reason for not using a CUDA graph from a frame's metrics, unless our hooks recorded it.
 
-        A log has only the metrics.
+        In a log there are only the metrics.
         """
         reason = metrics.get("cudagraph_skip_reason")
         if reason and (frame, reason) not in self.ledger.cudagraph_skips:
             self.ledger.cudagraph_skips.append((frame, str(reason)))
 
     def _frame(self, key: CompileKey, *, is_new: bool = False) -> FrameLedger:
-        """Return the ledger of a compile id; ``is_new`` starts a new one, since Dynamo reuses ids after a reset."""
+        """Return the ledger of a compile id; ``is_new`` starts a new one, because Dynamo reuses ids after a reset."""
         current = self._current.get(key)
         if current is not None and not (is_new and (current.is_started or current.metrics)):
             return current
@@ -447,9 +447,9 @@ def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.Un
 
 def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     text = record.payload or ""
-    given_up = frame.given_up
-    if text.startswith(_REPETITION) and given_up is not None:
-        given_up.raised = False  # the user saw no error: the function then runs eagerly
+    event = frame.give_up_event
+    if text.startswith(_REPETITION) and event is not None:
+        event.reached_user = False  # the user saw no error: the function then runs eagerly
         ledger.kinds[record.kind] -= 1
         return
     if text.startswith(_ANNOUNCEMENT):
@@ -457,7 +457,7 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
         return
     hooked_break, frame.pending_break = frame.pending_break, None
     message = messages.parse_break(text, hooked_break.type if hooked_break is not None else None, ledger.packages)
-    # The messages of torch < 2.11 link only some pages.
+    # The messages of torch < 2.11 contain links to some pages only.
     if hooked_break is not None and hooked_break.gb_id is not None and message.cause.gb_id is None:
         cause = msgspec.structs.replace(
             message.cause, gb_id=hooked_break.gb_id, url=messages.page_url(hooked_break.gb_id)
@@ -472,27 +472,33 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     if hooked_failure is not None and hooked_failure.message is not None:
         parsed = messages.parse_reason(hooked_failure.message, exception)
         stack = list(hooked_failure.stack)
-        if place := messages.place_of_backend_failure(parsed.cause):
-            stack[-1:] = place  # torch 2.9 gives the first line of the function
+        if failure_stack := messages.stack_of_backend_failure(parsed.cause):
+            stack[-1:] = failure_stack  # torch 2.9 gives the first line of the function
         leaf = stack[-1] if stack else None
         file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
         message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, stack)
     else:
         message = _with_callers(frame, messages.parse_error(record.payload or "", exception, ledger.packages))
-    raised = hooked_failure is not None and hooked_failure.raised
+    reached_user = hooked_failure is not None and hooked_failure.raised
     last = frame.events[-1] if frame.events else None
-    if last is not None and last.attempt == record.attempt and not raised and _is_same_cause(last.message, message):
-        last.failed = True  # Dynamo logged the event, then the same exception left the frame
+    is_same_attempt = last is not None and last.attempt == record.attempt
+    if last is not None and is_same_attempt and not reached_user and _is_same_cause(last.message, message):
+        last.gave_up = True  # Dynamo logged the event, then the same exception left the frame
         if message.consequence is not None and last.message.consequence is None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
-    if hooked_failure is None and last is not None and last.attempt == record.attempt:
-        last.failed = True  # in a log: Dynamo gave up at this break; an error that reaches the user has no break entry
+    if hooked_failure is None and last is not None and is_same_attempt:
+        last.gave_up = True  # in a log: Dynamo gave up at this break; an error that reaches the user has no break entry
         return
     conditions = hooked_failure or additions.Conditions()
     frame.events.append(
         BreakEvent(
-            message, record.attempt, conditions, ledger.records, failed=True, raised=raised or hooked_failure is None
+            message,
+            record.attempt,
+            conditions,
+            ledger.records,
+            gave_up=True,
+            reached_user=reached_user or hooked_failure is None,
         )
     )
 
@@ -508,18 +514,18 @@ def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> message
     return msgspec.structs.replace(message, stack=[*callers, *message.stack])
 
 
-def _mark_given_up(frame: FrameLedger) -> None:
-    """Mark a frame as given up if a break leaves it with neither code nor resume function (torch < 2.11)."""
+def _infer_give_up(frame: FrameLedger) -> None:
+    """Mark the last break of a frame as giving up if the frame has neither code nor resume function (torch < 2.11)."""
     has_result = frame.is_compiled or frame.resumes
-    if frame.metrics and frame.events and frame.given_up is None and not has_result:
-        frame.events[-1].failed = True
+    if frame.metrics and frame.events and frame.give_up_event is None and not has_result:
+        frame.events[-1].gave_up = True
 
 
 def _mark_lost_metrics(frames: list[FrameLedger]) -> None:
-    """Mark the metrics as lost if no metrics show compiled code, although there are graphs or resume functions."""
+    """Mark the metrics as lost if they show no compiled code although there are graphs or resume functions."""
     if any(frame.is_compiled for frame in frames):
         return
-    ended_well = (frame for frame in frames if frame.given_up is None and not frame.metrics.get("fail_type"))
+    ended_well = (frame for frame in frames if frame.give_up_event is None and not frame.metrics.get("fail_type"))
     if any(frame.graphs or frame.resumes for frame in ended_well):
         for frame in frames:
             frame.are_metrics_lost = True
@@ -532,9 +538,9 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
     """
     sentences = []
     for events, hook_kind, trace_kind in _EVENT_KINDS:
-        hooked, traced = ledger.kinds[hook_kind], ledger.kinds[trace_kind]
-        if hooked != traced and (events == "Frames" or not hooked or not traced):
-            sentences.append(f"{events} recorded by the hooks: {hooked}, by PyTorch's trace: {traced}.")
+        hook_count, trace_count = ledger.kinds[hook_kind], ledger.kinds[trace_kind]
+        if hook_count != trace_count and (events == "Frames" or not hook_count or not trace_count):
+            sentences.append(f"{events} recorded by the hooks: {hook_count}, by PyTorch's trace: {trace_count}.")
     compilations = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _EVENT_KINDS[0][1:]))
     any_refused = any(frame.refusal for frame in ledger.frames)  # Dynamo also counts a refused compilation
     if compilations and not ledger.started_frames and not any_refused:
@@ -547,7 +553,3 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
 
 def _is_same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> bool:
     return one.cause.gb_type == other.cause.gb_type and (other.line is None or one.line == other.line)
-
-
-def _records_in_words(number: int) -> str:
-    return "A record" if number == 1 else f"{number} records"

@@ -14,15 +14,15 @@ import msgspec
 
 from jupyter_graphbreak.analysis.functions import (
     end_by_indentation,
-    end_in_tree,
     head_kind,
     head_kind_of_line,
     is_in_head,
+    last_line_in_tree,
 )
 from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
-from jupyter_graphbreak.analysis.python_text import parse_python
+from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_of_standard_library, is_typed_code
-from jupyter_graphbreak.records.records import is_resume, original_name
+from jupyter_graphbreak.records.records import is_resume_name, original_name
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def find_expression(
     line, column, end_column : int
         The start of the expression, and the column where it ends.
     end_line : int or None
-        The line where the expression ends. If it is ``None``, the smallest expression is taken.
+        The line where the expression ends. If it is ``None``, the smallest expression with the other bounds counts.
     """
     ranges = {
         ExpressionRange(line, column, node.end_lineno or line, end_column): node
@@ -65,14 +65,14 @@ def find_expression(
     }
     if not ranges:
         return None
-    smallest = min(ranges, key=lambda place: place.end_line)
+    smallest = min(ranges, key=lambda range_: range_.end_line)
     return _head_of(ranges[smallest]) or smallest
 
 
 def whole_test(tree: ast.AST, operand: ExpressionRange) -> ExpressionRange | None:
     """Return the range of the ``and``/``or`` test that begins with the given operand, ``None`` if there is none.
 
-    Python 3.11 gives every jump of ``a and b`` the place of ``a``, so it is unknown which of the two was evaluated.
+    Python 3.11 gives every jump of ``a and b`` the position of ``a``, so it is unknown which of the two was evaluated.
     """
     for test in _long_tests(tree):
         first: ast.expr = test
@@ -107,9 +107,9 @@ def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.
 
 
 def _head_of(node: ast.AST) -> ExpressionRange | None:
-    """Return the range of the condition of an ``if``, ``while`` or ``assert``, or of what a ``for`` loop iterates over.
+    """Return the range of the condition of an ``if``, ``while`` or ``assert``, or of the iterable of a ``for`` loop.
 
-    If the condition or iterable begins on a later line, the range begins with the statement, so that a place keeps
+    If the condition or iterable begins on a later line, the range begins with the statement, so that a location keeps
     its line.
     """
     if isinstance(node, ast.If | ast.While | ast.Assert):
@@ -127,9 +127,9 @@ def _head_of(node: ast.AST) -> ExpressionRange | None:
 def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
     """Return the purposes of branches, as far as they are known, by the lines of their tests."""
     uses: dict[int, BranchUse] = {}
-    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
-    while waiting:
-        node, in_loop = waiting.pop()
+    pending: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while pending:
+        node, in_loop = pending.pop()
         if isinstance(node, ast.If | ast.While):
             use = _use_of(node, in_loop=in_loop)
             lines = range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
@@ -137,7 +137,7 @@ def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             in_loop = False
         is_loop = isinstance(node, ast.For | ast.AsyncFor | ast.While)
-        waiting += [(child, in_loop or is_loop) for child in ast.iter_child_nodes(node)]
+        pending += [(child, in_loop or is_loop) for child in ast.iter_child_nodes(node)]
     return uses
 
 
@@ -186,7 +186,7 @@ def _writes_message(statement: ast.stmt) -> bool:
 
 Kind = Literal["cell", "file", "library", "machinery"]
 
-_PLACE = re.compile(r'File "(?P<file>[^"\n]{1,4096})", line (?P<line>\d{1,9})')
+_TRACEBACK_LINE = re.compile(r'File "(?P<file>[^"\n]{1,4096})", line (?P<line>\d{1,9})')
 
 #: The name of a cell's code if the cell was turned into one function.
 _WHOLE_CELL = "cell"
@@ -198,8 +198,8 @@ _MARIMO_CELL = re.compile(r"^__marimo__cell_(\w+?)_(?:\.py)?$")
 _MARIMO_INDENT = 4
 #: A location contains at most this many characters of its expression; the source has the full text.
 _MAX_CODE_LENGTH = 2000
-#: Lines of a library shown before and after a break, and before and after any other place in the report.
-_LINES_AROUND_BREAK, _LINES_AROUND_PLACE = 10, 3
+#: The number of library lines shown before and after a break, and before and after any other location in the report.
+_LINES_AROUND_BREAK, _LINES_AROUND_LOCATION = 10, 3
 #: The beginning of a statement whose head is reached again after its body.
 _WITH_OR_WHILE_HEAD = re.compile(r"\s*(?:async\s+)?(?:with|while)\b")
 
@@ -216,7 +216,7 @@ class SourceText(msgspec.Struct, frozen=True):
     segments : list of Segment
         The known parts of the text.
     lines : dict
-        Further single lines, by their numbers in the code.
+        Further single lines, by their line numbers in the code.
     line_offset, indent : int
         The number of lines at the front of a cell, and of characters at the front of each line, that the notebook
         removed before it ran the cell.
@@ -256,11 +256,11 @@ class Sources:
     ) -> None:
         self._texts = {text.filename: text for text in texts}
         self._packages = PackagePaths(tuple(library_roots), tuple(package_folders))
-        self._shortened = dict.fromkeys(map(as_folder, self._packages.roots), "")
+        self._short_folders = dict.fromkeys(map(as_folder, self._packages.roots), "")
         if home:
-            self._shortened[as_folder(home)] = "~/"
+            self._short_folders[as_folder(home)] = "~/"
         if folder:
-            self._shortened[as_folder(folder)] = ""
+            self._short_folders[as_folder(folder)] = ""
         self._ids: dict[str, str] = {}
         self._lines: dict[str, dict[int, str]] = {}  # by file, then by the user's line number
         self._trees: dict[str, list[ast.Module]] = {}  # by file, one per segment
@@ -271,7 +271,7 @@ class Sources:
                 self._source_id(text.filename)
 
     def kind(self, filename: str, function: str = "") -> Kind:
-        """Return the kind of a frame's source; machinery is left out of stacks."""
+        """Return the kind of a frame's source; stacks in reports leave out machinery."""
         text = self._texts.get(filename)
         if text is not None and text.kind == "cell":
             return "cell"
@@ -304,9 +304,9 @@ class Sources:
         """Return the path of a library's file as Python imports it, ``None`` for the user's own files."""
         return self._packages.module_path(filename)
 
-    def is_library(self, place: Location) -> bool:
-        """Return whether a place is in a library."""
-        filename = next((filename for filename, ident in self._ids.items() if ident == place.source), None)
+    def is_library(self, location: Location) -> bool:
+        """Return whether a location is in a library."""
+        filename = next((filename for filename, ident in self._ids.items() if ident == location.source), None)
         return filename is not None and self.kind(filename) == "library"
 
     def files(self) -> dict[str, str]:
@@ -317,18 +317,18 @@ class Sources:
                 files[ident] = filename
         return files
 
-    def name_of(self, ident: str) -> str:
+    def name_by_id(self, ident: str) -> str:
         """Return the user's name of the source with the given id."""
         return next((self.name(filename) for filename, source_id in self._ids.items() if source_id == ident), ident)
 
-    def name_function(self, filename: str, line: int, name: str) -> None:
-        """Store the qualified name of a function that begins at a line of the code."""
+    def set_function_name(self, filename: str, line: int, name: str) -> None:
+        """Store the qualified name of the function that begins on a line of the code."""
         short = ".".join(name.replace("<locals>.", "").split(".")[-2:])
-        if "." in short and not is_resume(name):
+        if "." in short and not is_resume_name(name):
             self._functions.setdefault(filename, {})[line + self.line_offset(filename)] = short
 
     def line_offset(self, filename: str) -> int:
-        """Return by how much the user's line numbers exceed those of the code."""
+        """Return the difference between the user's line numbers and those of the code."""
         text = self._texts.get(filename)
         return text.line_offset if text is not None else 0
 
@@ -352,18 +352,18 @@ class Sources:
         return _MARIMO_CELL.sub(r"marimo cell \1", name)
 
     def with_user_names(self, text: str | None) -> str | None:
-        """Return one of PyTorch's texts with the user's names and line numbers, and with shortened paths."""
+        """Return a text of PyTorch with the user's names and line numbers, and with shortened paths."""
         if text is None:
             return None
-        text = _PLACE.sub(self._readable_place, text)
-        for root in sorted(self._shortened, key=len, reverse=True):
+        text = _TRACEBACK_LINE.sub(self._readable_location, text)
+        for root in sorted(self._short_folders, key=len, reverse=True):
             if len(root) > 1:
-                text = text.replace(root, self._shortened[root])
+                text = text.replace(root, self._short_folders[root])
         return text
 
-    def _readable_place(self, place: re.Match[str]) -> str:
-        filename = place["file"]
-        return f"{self.name(filename)}, line {int(place['line']) + self.line_offset(filename)}"
+    def _readable_location(self, match: re.Match[str]) -> str:
+        filename = match["file"]
+        return f"{self.name(filename)}, line {int(match['line']) + self.line_offset(filename)}"
 
     def location(
         self,
@@ -374,7 +374,7 @@ class Sources:
         *,
         is_branch: bool = False,
     ) -> Location | None:
-        """Return the place of a frame, with the user's names and line numbers.
+        """Return the location of a frame, with the user's names and line numbers.
 
         Parameters
         ----------
@@ -385,7 +385,7 @@ class Sources:
         columns : tuple
             First and last column in UTF-8 bytes and last line, if known: the fields of ``dis.Positions``.
         is_branch : bool
-            Whether there is a branch: then the place is the whole test, even if it has several operands.
+            Whether there is a branch: the location then is the whole test, even if it has several operands.
         """
         if line is None:
             return None
@@ -414,7 +414,7 @@ class Sources:
         return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE_LENGTH])
 
     def branch_use(self, location: Location | None) -> BranchUse | None:
-        """Return the purpose of the branch at a place, ``None`` if there is no branch or its purpose is unknown."""
+        """Return the purpose of the branch at a location, ``None`` if there is no branch or its purpose is unknown."""
         filename = self.files().get(location.source) if location is not None else None
         text = self._texts.get(filename or "")
         if location is None or text is None:
@@ -426,9 +426,9 @@ class Sources:
         return self._branch_uses[text.filename].get(location.line)
 
     def head_kind_at(self, location: Location | None) -> HeadKind | None:
-        """Return whether a place is in the head of a loop or of a condition; ``None`` if it is in neither, or unknown.
+        """Return whether a location is in the head of a loop or a condition; ``None`` if in neither, or if unknown.
 
-        A line without its function, such as one of a library, is parsed alone.
+        If only the line was recorded and not its function, the line is parsed alone.
         """
         filename = self.files().get(location.source) if location is not None else None
         text = self._texts.get(filename or "")
@@ -439,18 +439,19 @@ class Sources:
 
     def filename_ending_with(self, path: str) -> str | None:
         """Return the file name of the recorded source whose path ends with ``path``, if there is exactly one."""
-        matching = [filename for filename in self._texts if filename.endswith(path)]
-        return matching[0] if len(matching) == 1 else None
+        matching_filenames = [filename for filename in self._texts if filename.endswith(path)]
+        return matching_filenames[0] if len(matching_filenames) == 1 else None
 
-    def place(self, entry: StackEntry, *, is_branch: bool = False) -> Location | None:
-        """Return the place of a stack entry."""
+    def entry_location(self, entry: StackEntry, *, is_branch: bool = False) -> Location | None:
+        """Return the location of a stack entry."""
         return self.location(entry.filename, entry.line, entry.function, entry.columns, is_branch=is_branch)
 
     def is_reached_again(self, filename: str, line: int, is_branch: bool) -> bool:  # noqa: FBT001 - passed as a callable
-        """Return whether a function may come back to a place on a line without a loop around the line.
+        """Return whether a function may reach an expression on a line repeatedly, without a loop around the line.
 
-        The head of a ``with`` or ``while`` statement is such a place. If ``is_branch`` is true, so is a test of several
-        operands, because the whole test counts as one place. If the text is unknown, the answer is yes.
+        This is the case in the head of a ``with`` or ``while`` statement. If ``is_branch`` is true, it is also the case
+        in a test of several operands, because the whole test counts as one expression. If the text is unknown, the
+        answer is yes.
         """
         text = self._texts.get(filename)
         source_line = line + self.line_offset(filename)
@@ -482,7 +483,7 @@ class Sources:
 
     def _last_line_of_function(self, text: SourceText, line: int, name: str) -> int:
         """Return the last line of the function around a line, both with the user's line numbers."""
-        ends = (end_in_tree(tree, line, name) for tree in self._trees_of(text))
+        ends = (last_line_in_tree(tree, line, name) for tree in self._trees_of(text))
         end = next((end for end in ends if end is not None), None)
         if end is not None:
             return end
@@ -494,22 +495,22 @@ class Sources:
             return segment.first_line + len(lines) - 1
         return segment.first_line + end_by_indentation(lines, min(line - segment.first_line, len(lines) - 1))
 
-    def sources(self, breaks: Iterable[Location | None], other_places: Iterable[Location | None]) -> list[Source]:
+    def sources(self, breaks: Iterable[Location | None], other_locations: Iterable[Location | None]) -> list[Source]:
         """Return the sources that locations mention, and all recorded cells, with their texts.
 
-        Library functions can be long, so a library's source only has the lines around the given places.
+        Library functions can be long, so a library's source only contains the lines around the given locations.
 
         Parameters
         ----------
-        breaks, other_places : iterable of Location or None
-            The places of breaks, and all other places in the report.
+        breaks, other_locations : iterable of Location or None
+            The locations of breaks, and all other locations in the report.
         """
         nearby_lines: dict[str, set[int]] = {}
-        for places, distance in ((breaks, _LINES_AROUND_BREAK), (other_places, _LINES_AROUND_PLACE)):
-            for place in places:
-                if place is not None:
-                    nearby_lines.setdefault(place.source, set()).update(
-                        range(place.line - distance, place.line + distance + 1)
+        for locations, distance in ((breaks, _LINES_AROUND_BREAK), (other_locations, _LINES_AROUND_LOCATION)):
+            for location in locations:
+                if location is not None:
+                    nearby_lines.setdefault(location.source, set()).update(
+                        range(location.line - distance, location.line + distance + 1)
                     )
         sources = []
         for source in map(self.source, self.files().values()):
@@ -532,8 +533,8 @@ class Sources:
         if module_path is not None:
             return module_path
         path = filename.replace("\\", "/")
-        root = max((root for root in self._shortened if path.startswith(root)), key=len, default="")
-        return self._shortened.get(root, "") + path.removeprefix(root)
+        root = max((root for root in self._short_folders if path.startswith(root)), key=len, default="")
+        return self._short_folders.get(root, "") + path.removeprefix(root)
 
     def _source_id(self, filename: str) -> str:
         if filename not in self._ids:
@@ -572,16 +573,8 @@ class Sources:
 
     def _trees_of(self, text: SourceText) -> list[ast.Module]:
         if text.filename not in self._trees:
-            self._trees[text.filename] = list(_trees(text))
+            self._trees[text.filename] = list(trees_of(text.segments))
         return self._trees[text.filename]
-
-
-def _trees(text: SourceText) -> Iterator[ast.Module]:
-    """Yield the syntax trees of the segments of a source, with the line numbers of the source."""
-    for segment in text.segments:
-        tree = parse_python(segment.text)
-        if tree is not None:
-            yield ast.increment_lineno(tree, segment.first_line - 1)
 
 
 def _parts_with_lines(segment: Segment, lines: set[int]) -> Iterator[Segment]:
@@ -609,7 +602,7 @@ def _character_offset(text: str, utf8_offset: int) -> int:
 
 
 def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]:
-    """Return the places of the frames in a recorded stack that are worth showing.
+    """Return the locations of the frames in a recorded stack that are worth showing.
 
     Machinery is left out, and so is everything outside the user's outermost frame, such as the program that runs the
     shell, or a program that runs the user's program. A resume function is merged with the function that it resumes and
@@ -626,14 +619,14 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
     kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in entries[program:]]
     user_entries = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
     user_kinds = [kind for _, kind in user_entries]
-    first_own = next((user_kinds.index(kind) for kind in ("cell", "file") if kind in user_kinds), 0)
-    collapsed: list[StackEntry] = []
-    for entry, _ in user_entries[first_own:]:
-        if collapsed and _continues_caller(entry, collapsed[-1]):
-            collapsed[-1] = entry
+    first_user_index = next((user_kinds.index(kind) for kind in ("cell", "file") if kind in user_kinds), 0)
+    shown_entries: list[StackEntry] = []
+    for entry, _ in user_entries[first_user_index:]:
+        if shown_entries and _continues_caller(entry, shown_entries[-1]):
+            shown_entries[-1] = entry
         else:
-            collapsed.append(entry)
-    return [place for place in map(sources.place, collapsed) if place is not None]
+            shown_entries.append(entry)
+    return [location for location in map(sources.entry_location, shown_entries) if location is not None]
 
 
 def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
@@ -641,4 +634,4 @@ def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
     is_same_function = (
         original_name(caller.function) == original_name(entry.function) and caller.filename == entry.filename
     )
-    return is_same_function and (is_resume(entry.function) or entry.function == _MODULE)
+    return is_same_function and (is_resume_name(entry.function) or entry.function == _MODULE)

@@ -25,7 +25,7 @@ def is_machinery(module_path: str | None, function: str) -> bool:
     module_path : str or None
         The file as Python imports it; ``None`` for the user's own files, which are never machinery.
     function : str
-        The name of the code object; the empty string to ask about the file only.
+        The name of the code object; the empty string to check only the file.
     """
     if module_path is None:
         return False

@@ -1,6 +1,6 @@
 """Compare two runs of the same code: breaks that are gone, new or moved, and the figures of both runs.
 
-Edits shift lines, so line numbers cannot identify a break. The lines of both runs are aligned like in a text diff, and
+Edits shift lines, so line numbers cannot identify a break. The lines of both runs are aligned as in a text diff, and
 two breaks of one kind are the same break if their lines correspond or if their expressions are equal.
 
 Code that PyTorch keeps from earlier runs is not recorded when it runs, so only code that both runs compiled is
@@ -53,20 +53,22 @@ class ReusableCode:
 
     Attributes
     ----------
-    hidden : list of Break
-        Those of ``unmatched`` that may have occurred unseen in the other run.
+    hidden_breaks : list of Break
+        The breaks of ``unmatched`` that may have occurred unseen in the other run.
     """
 
     def __init__(self, run: Report, other: Report, unmatched: list[Break], lines: Mapping[Line, Line]) -> None:
         self._run = run
         self._lines = lines
         self._frames = {frame.id: frame for frame in run.frames}
-        self._refused: defaultdict[str, list[Skipped]] = defaultdict(list)
+        self._refused_by_break: defaultdict[str, list[Skipped]] = defaultdict(list)
         for skipped in run.skipped:
             if skipped.break_ is not None and skipped.frame is None:
-                self._refused[skipped.break_].append(skipped)
+                self._refused_by_break[skipped.break_].append(skipped)
         self._cells = {source.id for source in run.sources if source.kind == "cell"}
-        self._texts = [segment.text for source in other.sources if source.kind == "cell" for segment in source.segments]
+        self._cell_texts = [
+            segment.text for source in other.sources if source.kind == "cell" for segment in source.segments
+        ]
         self._names = _source_paths(run)
         names_of_other = _source_paths(other)
         other_frames = [(_function_identity(frame, names_of_other), frame) for frame in other.frames]
@@ -78,41 +80,41 @@ class ReusableCode:
             if other.held is None
             else {_Function(held.source, held.function, held.line) for held in other.held}
         )
-        self._reused = self._reusable_functions - compiled_by_other - skipped_by_other
+        self._reused_functions = self._reusable_functions - compiled_by_other - skipped_by_other
         #: Frames that the other run compiled from scratch.
-        self._compiled_afresh = [frame for function, frame in other_frames if function not in self._reusable_functions]
-        self.hidden = [break_ for break_ in unmatched if self._may_be_hidden(break_)]
-        self._hidden_ids = set(map(id, self.hidden))
+        self._fresh_frames = [frame for function, frame in other_frames if function not in self._reusable_functions]
+        self.hidden_breaks = [break_ for break_ in unmatched if self._may_be_hidden(break_)]
+        self._hidden_ids = set(map(id, self.hidden_breaks))
         traced_parts = [
             part for break_ in unmatched if id(break_) not in self._hidden_ids for part in self._code_of_break(break_)
         ]
-        self._traced_again = {_function_identity(part, self._names) for part in traced_parts}
+        self._retraced_functions = {_function_identity(part, self._names) for part in traced_parts}
 
     @property
     def functions(self) -> list[Frame | Skipped]:
         """The functions that the other run may have reused, each once, those with hidden breaks first."""
         of_breaks = [
             part
-            for break_ in self.hidden
+            for break_ in self.hidden_breaks
             for part in self._code_of_break(break_)
             if _function_identity(part, self._names) in self._reusable_functions
         ]
-        without_hidden_breaks = [frame for frame in self._run.frames if self._is_left_out(frame)]
+        without_hidden_breaks = [frame for frame in self._run.frames if self._seems_reused(frame)]
         unique: dict[_Function, Frame | Skipped] = {}
         for part in [*of_breaks, *without_hidden_breaks]:
             unique.setdefault(_function_identity(part, self._names), part)
         return list(unique.values())
 
     @property
-    def hides_something(self) -> bool:
+    def is_partly_reused(self) -> bool:
         """Whether the other run may have reused compiled code for any part of this run."""
         parts: list[Frame | Skipped] = [*self._run.frames, *self._run.skipped]
-        return bool(self.hidden) or any(map(self._is_left_out, parts))
+        return bool(self.hidden_breaks) or any(map(self._seems_reused, parts))
 
     def figures(self) -> tuple[Summary, Timing]:
         """Return the figures of the part of the run that the other run also compiled."""
         run = self._run
-        left_out = {frame.id for frame in run.frames if self._is_left_out(frame)}
+        left_out = {frame.id for frame in run.frames if self._seems_reused(frame)}
         frames = [frame for frame in run.frames if frame.id not in left_out]
         graphs = [graph for graph in run.graphs if graph.frame not in left_out]
         breaks = [break_ for break_ in run.breaks if id(break_) not in self._hidden_ids]
@@ -125,17 +127,17 @@ class ReusableCode:
                 breaks=len(breaks),
                 events=sum(event.frame not in left_out for break_ in breaks for event in break_.occurrences),
                 resumes=sum(bool(set(resume.frames) - left_out) for resume in run.resumes),
-                skipped=sum(not self._is_left_out(skipped) for skipped in run.skipped),
+                skipped=sum(not self._seems_reused(skipped) for skipped in run.skipped),
                 recompiles=sum(not {recompile.frame, recompile.of} & left_out for recompile in run.recompiles),
                 errors=sum(frame.outcome == "error" for frame in frames),
             ),
             Timing(compile_s=sum(seconds) if seconds else None),
         )
 
-    def _is_left_out(self, part: Frame | Skipped) -> bool:
+    def _seems_reused(self, part: Frame | Skipped) -> bool:
         """Return whether the other run seems to have reused a function instead of compiling it."""
         function = _function_identity(part, self._names)
-        return function in self._reused and function not in self._traced_again
+        return function in self._reused_functions and function not in self._retraced_functions
 
     def _may_be_hidden(self, break_: Break) -> bool:
         """Return whether a break may have occurred unseen in the other run, in reused code."""
@@ -144,9 +146,9 @@ class ReusableCode:
         return is_cached and not self._was_traced(parts) and not self._is_not_called(break_)
 
     def _code_of_break(self, break_: Break) -> list[Frame | Skipped]:
-        """Return the frames in which a break occurred, and the functions that PyTorch did not begin because of it."""
+        """Return the frames in which a break occurred, and the functions that Dynamo refused to compile due to it."""
         idents = dict.fromkeys(occurrence.frame for occurrence in break_.occurrences if occurrence.frame is not None)
-        refused = self._refused.get(break_.id, ())
+        refused = self._refused_by_break.get(break_.id, ())
         return [*(self._frames[ident] for ident in idents if ident in self._frames), *refused]
 
     def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
@@ -154,22 +156,20 @@ class ReusableCode:
         first_lines = {self._lines.get(line) for part in parts if (line := _first_line(part)) is not None}
         functions = {part.function for part in parts}
         compiled = [
-            frame
-            for frame in self._compiled_afresh
-            if frame.function in functions and _first_line(frame) in first_lines
+            frame for frame in self._fresh_frames if frame.function in functions and _first_line(frame) in first_lines
         ]
         return bool(compiled) and all(frame.outcome in _TRACED_OUTCOMES for frame in compiled)
 
     def _is_not_called(self, break_: Break) -> bool:
         """Return whether the text of the other run's cells lacks a call that led to a break."""
-        called = {
-            place.code.partition("(")[0].strip()
+        callees = {
+            location.code.partition("(")[0].strip()
             for occurrence in break_.occurrences
-            for place in occurrence.stack
-            if place.source in self._cells and place.code is not None and "(" in place.code
+            for location in occurrence.stack
+            if location.source in self._cells and location.code is not None and "(" in location.code
         }
-        calls = [re.compile(rf"(?<!\w){re.escape(name)}\s*\(") for name in called if name]
-        return bool(self._texts) and any(not any(call.search(text) for text in self._texts) for call in calls)
+        calls = [re.compile(rf"(?<!\w){re.escape(name)}\s*\(") for name in callees if name]
+        return bool(self._cell_texts) and any(not any(call.search(text) for text in self._cell_texts) for call in calls)
 
 
 def _source_paths(report: Report) -> dict[str, str]:
@@ -179,10 +179,10 @@ def _source_paths(report: Report) -> dict[str, str]:
 
 def _function_identity(part: Frame | Skipped, names: Mapping[str, str]) -> _Function:
     """Return the identity of a function, which stays the same until its file is edited or its cell runs again."""
-    place = part.location
-    if place is None or place.source not in names:
-        return _Function("?", part.function, place.line if place is not None else 0)
-    return _Function(names[place.source], part.function, place.line)
+    location = part.location
+    if location is None or location.source not in names:
+        return _Function("?", part.function, location.line if location is not None else 0)
+    return _Function(names[location.source], part.function, location.line)
 
 
 def _first_line(part: Frame | Skipped) -> Line | None:
@@ -195,13 +195,13 @@ _MAX_LINE_COMPARISONS = 100_000_000
 
 def compare_runs(before: Report, after: Report) -> Changes:
     """Return the changes from one run to a later run of the same code, edited or not."""
-    moved_to = _corresponding_lines(before, after)
-    pairs, gone, new = _match_breaks(before.breaks, after.breaks, moved_to)
+    line_mapping = _corresponding_lines(before, after)
+    pairs, gone, new = _match_breaks(before.breaks, after.breaks, line_mapping)
     old_names, new_names = _source_names(before), _source_names(after)
-    after_reuse = ReusableCode(before, after, gone, moved_to)
-    before_reuse = ReusableCode(after, before, new, {later: earlier for earlier, later in moved_to.items()})
-    is_partial = after_reuse.hides_something or before_reuse.hides_something
-    hidden_ids = {id(break_) for break_ in (*after_reuse.hidden, *before_reuse.hidden)}
+    after_reuse = ReusableCode(before, after, gone, line_mapping)
+    before_reuse = ReusableCode(after, before, new, {later: earlier for earlier, later in line_mapping.items()})
+    is_partial = after_reuse.is_partly_reused or before_reuse.is_partly_reused
+    hidden_ids = {id(break_) for break_ in (*after_reuse.hidden_breaks, *before_reuse.hidden_breaks)}
     gone = [earlier for earlier in gone if id(earlier) not in hidden_ids]
     new = [later for later in new if id(later) not in hidden_ids]
     moved = [
@@ -222,14 +222,17 @@ def compare_runs(before: Report, after: Report) -> Changes:
             ),
             *(
                 _break_change("unknown", earlier, _break_place(earlier, old_names), None)
-                for earlier in after_reuse.hidden
+                for earlier in after_reuse.hidden_breaks
             ),
-            *(_break_change("unknown", later, None, _break_place(later, new_names)) for later in before_reuse.hidden),
+            *(
+                _break_change("unknown", later, None, _break_place(later, new_names))
+                for later in before_reuse.hidden_breaks
+            ),
         ],
         same=[later.id for _, later in pairs if later.id not in moved_ids],
         reused=[
-            *(_reused(part, old_names, "after") for part in after_reuse.functions),
-            *(_reused(part, new_names, "before") for part in before_reuse.functions),
+            *(_reused_entry(part, old_names, "after") for part in after_reuse.functions),
+            *(_reused_entry(part, new_names, "before") for part in before_reuse.functions),
         ],
     )
 
@@ -241,7 +244,7 @@ def same_breaks(before: Report, after: Report) -> dict[str, str]:
 
 
 def _match_breaks(
-    before: list[Break], after: list[Break], moved_to: dict[Line, Line]
+    before: list[Break], after: list[Break], line_mapping: dict[Line, Line]
 ) -> tuple[list[tuple[Break, Break]], list[Break], list[Break]]:
     """Pair the breaks of two runs, the most certain first; return the pairs and the unpaired breaks of each run."""
 
@@ -256,8 +259,8 @@ def _match_breaks(
         return " ".join(text.split()) if text is not None else None
 
     def old_line(break_: Break) -> Any:
-        place = line(break_)
-        return moved_to.get(place, break_.id) if place is not None else None  # a deleted line matches no other line
+        old = line(break_)
+        return line_mapping.get(old, break_.id) if old is not None else None  # a deleted line matches no other line
 
     # Keys of a break in the earlier and in the later run, from the most to the least certain.
     keys: list[tuple[Callable[[Break], Any], Callable[[Break], Any]]] = [
@@ -269,26 +272,26 @@ def _match_breaks(
     pairs: list[tuple[Break, Break]] = []
     gone, new = list(before), list(after)
     for old_key, new_key in keys:
-        waiting: dict[Any, deque[Break]] = defaultdict(deque)
-        paired: set[int] = set()
+        unpaired_by_key: dict[Any, deque[Break]] = defaultdict(deque)
+        paired_ids: set[int] = set()
         for later in new:
-            waiting[later.gb_type, new_key(later)].append(later)
+            unpaired_by_key[later.gb_type, new_key(later)].append(later)
         unmatched = []
         for earlier in gone:
-            matching = waiting.get((earlier.gb_type, old_key(earlier)))
+            matching = unpaired_by_key.get((earlier.gb_type, old_key(earlier)))
             if matching:
                 later = matching.popleft()
                 pairs.append((earlier, later))
-                paired.add(id(later))
+                paired_ids.add(id(later))
             else:
                 unmatched.append(earlier)
-        gone, new = unmatched, [later for later in new if id(later) not in paired]
+        gone, new = unmatched, [later for later in new if id(later) not in paired_ids]
     order = {break_.id: index for index, break_ in enumerate(after)}
     return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
 
 
 def _corresponding_lines(before: Report, after: Report) -> dict[Line, Line]:
-    """Return the line in the later run of each line that is unchanged or was edited in place."""
+    """Return the line in the later run for each line that is unchanged or was edited in place."""
     lines: dict[Line, Line] = {}
     for old, new in _corresponding_sources(before, after):
         old_lines, new_lines = list(_lines(old)), list(_lines(new))
@@ -315,8 +318,10 @@ def _aligned_blocks(old: list[str], new: list[str]) -> Iterator[tuple[int, int, 
     counts, new_counts = Counter(old), Counter(new)
     steps = sum(number * new_counts[text] for text, number in counts.items()) * min(len(old), len(new))
     if steps > _MAX_LINE_COMPARISONS:
-        places = {text: place for place, text in enumerate(new) if new_counts[text] == 1}
-        unique_pairs = [(place, places[text]) for place, text in enumerate(old) if counts[text] == 1 and text in places]
+        indices = {text: index for index, text in enumerate(new) if new_counts[text] == 1}
+        unique_pairs = [
+            (index, indices[text]) for index, text in enumerate(old) if counts[text] == 1 and text in indices
+        ]
         for start, new_start in _longest_increasing_series(unique_pairs):
             yield prefix + start, prefix + new_start, 1
         return
@@ -328,11 +333,11 @@ def _aligned_blocks(old: list[str], new: list[str]) -> Iterator[tuple[int, int, 
 def _common_prefix_length(old: list[str], new: list[str]) -> int:
     """Return the number of equal lines at the beginning of two texts."""
     pairs = enumerate(zip(old, new, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
+    return next((index for index, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
 def _longest_increasing_series(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest series of pairs, sorted by their first numbers, in which the second numbers also rise."""
+    """Return the longest series of pairs in which the second numbers rise; the pairs are sorted by first number."""
     ends: list[int] = []  # for each length, the index of the last pair of the series with the lowest end
     predecessors: list[int] = []
     for index, (_, second) in enumerate(pairs):
@@ -348,7 +353,7 @@ def _longest_increasing_series(pairs: list[tuple[int, int]]) -> list[tuple[int, 
 
 
 def _corresponding_sources(before: Report, after: Report) -> Iterator[tuple[Source, Source]]:
-    """Yield the sources of both runs in pairs: files with equal paths, cells with equal texts, the cells that ran."""
+    """Yield the sources of both runs in pairs: files with equal paths, cells with equal texts, and cells that ran."""
     by_path = {(source.path, source.name): source for source in after.sources if source.kind != "cell"}
     new_cells = [source for source in after.sources if source.kind == "cell"]
     by_text = {source.segments[0].text: source for source in reversed(new_cells) if source.segments}
@@ -396,11 +401,11 @@ def _break_change(kind: Any, break_: Break, before: BreakPlace | None, after: Br
     )
 
 
-def _reused(part: Frame | Skipped, names: dict[str, str], run: Any) -> Reused:
+def _reused_entry(part: Frame | Skipped, names: dict[str, str], run: Any) -> Reused:
     return Reused(part.function, _break_place(part, names), run)
 
 
-def _run_figures(report: Report, compared: ReusableCode | None) -> RunFigures:
+def _run_figures(report: Report, reusable_code: ReusableCode | None) -> RunFigures:
     cell_name = next((source.name for source in report.sources if source.kind == "cell"), None)
-    summary, timing = compared.figures() if compared is not None else (report.summary, report.timing)
+    summary, timing = reusable_code.figures() if reusable_code is not None else (report.summary, report.timing)
     return RunFigures(cell_name, report.status, summary, timing)

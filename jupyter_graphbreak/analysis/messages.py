@@ -53,7 +53,7 @@ Continuation = Literal["resume", "rest eager", "skip"]
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """The cause of a break, with PyTorch's names and texts."""
+    """The cause of a break in PyTorch's words."""
 
     gb_type: str
     gb_id: str | None = None
@@ -73,9 +73,9 @@ class BreakMessage(msgspec.Struct, frozen=True):
     consequence : Cause or None
         The reason why the frame could not resume after the break; ``None`` if it could.
     continuation : {"resume", "rest eager", "skip"} or None
-        The fate of the frame; ``None`` if the message does not name it.
+        The fate of the frame; ``None`` if the message does not state it.
     file, line : str or None, int or None
-        The place in the message.
+        The location in the message.
     stack : list of StackEntry
         The stack in the message, outermost entry first.
     operation : str or None
@@ -109,16 +109,17 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
     # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
     body = reason if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
-    traced = _stack(text)
-    stack = strip_inserted_frames([*traced, *place_of_backend_failure(message.cause)], packages)
-    place = (header["file"], int(header["line"])) if header and stack == traced else _innermost_place(stack)
+    traced_stack = _stack(text)
+    stack = strip_inserted_frames([*traced_stack, *stack_of_backend_failure(message.cause)], packages)
+    is_at_header = header is not None and stack == traced_stack
+    file, line = (header["file"], int(header["line"])) if header and is_at_header else _innermost_location(stack)
     operation = _OPERATION.search(text)
     return BreakMessage(
         cause=message.cause,
         consequence=message.consequence,
         continuation=_continuation(body) if reason is not None else "skip",
-        file=place[0],
-        line=place[1],
+        file=file,
+        line=line,
         stack=stack,
         operation=operation[1] if operation is not None else None,
         is_inlined=_INLINING in text,
@@ -131,12 +132,12 @@ def parse_error(text: str, exception: str | None = None, packages: PackagePaths 
     match = _last_exception(text)
     name = exception or (match["type"] if match else None)
     message = parse_reason(_exception_message(text), name)
-    file, line = _innermost_place(stack)
+    file, line = _innermost_location(stack)
     return BreakMessage(message.cause, message.consequence, None, file, line, stack)
 
 
 def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
-    """Parse the message of an exception; it may begin with a sentence on the frame and end with the user's stack."""
+    """Parse the message of an exception; it may begin with a sentence about the frame and end with the user's stack."""
     body = _OPENING_SENTENCES.sub("", text)
     body = re.split(r"\nfrom user code:?\s*\n", body, maxsplit=1)[0].rstrip("\n")
     parts = _CHAINED_BREAK.split(body)
@@ -144,8 +145,8 @@ def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
     return BreakMessage(causes[0], causes[-1] if len(causes) > 1 else None, _continuation(text))
 
 
-def place_of_backend_failure(cause: Cause) -> list[StackEntry]:
-    """Return the place that Dynamo had reached when the backend failed; the stack of such a message ends before it."""
+def stack_of_backend_failure(cause: Cause) -> list[StackEntry]:
+    """Return the innermost part of the stack at which the backend failed; the message's own stack ends before it."""
     context = cause.context or ""
     return read_stack(context.partition("\nTraceback:\n")[2]) if context.startswith("Backend: ") else []
 
@@ -180,8 +181,8 @@ def _cause(text: str, exception: str | None) -> Cause:
     link = _GB_ID.search(text)
     head, _, after_explanation = text.strip("\n").partition("\n  Explanation:")
     if not after_explanation and link is None:
-        # Not in the registry's format: the text becomes the explanation, and the name is the exception's class unless
-        # the text is a known one.
+        # Not in the registry's format: the text becomes the explanation, and the exception's class becomes the name
+        # unless the text is known.
         first = _SKIPPED_INLINING.sub("", head.strip()).replace(" raised:\n", " raised: ", 1)
         name = cause_name_of_former_text(first) or exception
         return Cause(gb_type=name or next(iter(first.splitlines()), "unknown"), explanation=first or None)
@@ -210,7 +211,7 @@ def _reason(text: str) -> str | None:
     return text[start + len(_REASON) : end.start()] if end is not None else None
 
 
-def _innermost_place(stack: list[StackEntry]) -> tuple[str, int | None] | tuple[None, None]:
+def _innermost_location(stack: list[StackEntry]) -> tuple[str, int | None] | tuple[None, None]:
     return (stack[-1].filename, stack[-1].line) if stack else (None, None)
 
 

@@ -20,8 +20,8 @@ _DEFAULT_VALUE = object()
 def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
     """Return the settings in force while frames were compiled, and a note for each that changed between two frames.
 
-    For a setting that changed, the returned value is the last one other than the default; the note has all values. If
-    there is no record of the settings of any frame, the settings at the end of the run are returned.
+    For a setting that changed, the returned value is the last one other than the default; the note lists all values. If
+    the settings of no frame were recorded, the settings at the end of the run are returned.
     """
     if not ledger.settings:
         return ledger.run.config, []
@@ -36,9 +36,9 @@ def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
     return values, notes
 
 
-def _note_on_change(name: str, recorded: list[tuple[str, SettingsInForce]]) -> Diagnostic | None:
+def _note_on_change(name: str, recorded_settings: list[tuple[str, SettingsInForce]]) -> Diagnostic | None:
     steps: list[tuple[str, Any]] = []
-    for frame, settings in recorded:
+    for frame, settings in recorded_settings:
         value = settings.values.get(name, _DEFAULT_VALUE)
         if not steps or steps[-1][1] != value:
             steps.append((frame, value))
@@ -64,23 +64,23 @@ _RESULT_FOR_MODULE = (
 _RESULT_FOR_OPTIMIZED = "only the options of the inner call count"
 
 
-def repeated_compiling(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
-    """Return a warning for each place that compiles something already compiled."""
+def repeated_compiling_notes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
+    """Return a warning for each line that compiles something already compiled."""
     sentences = []
-    for call in ledger.compiled_again:
+    for call in ledger.repeated_compilations:
         target = f"the compiled module {call.name}" if call.is_module else f"{call.name}, which is compiled already"
         line = _line_in_words(call.site, sources)
-        place = f" ({line})" if line else ""
+        suffix = f" ({line})" if line else ""
         result = _RESULT_FOR_MODULE if call.is_module else _RESULT_FOR_FUNCTION
         result = _RESULT_FOR_OPTIMIZED if call.stays_module else result
-        sentences.append(f"torch.compile was applied to {target}{place}: {result}. Compile it once.")
+        sentences.append(f"torch.compile was applied to {target}{suffix}: {result}. Compile it once.")
     return [Diagnostic("warning", sentence) for sentence in dict.fromkeys(sentences)]
 
 
 def _line_in_words(site: StackEntry | None, sources: Sources) -> str:
-    """Return the place of a call in words; empty if it is unknown."""
-    place = sources.place(site) if site is not None else None
-    return f"{sources.name_of(place.source)} line {place.line}" if place is not None else ""
+    """Return the source and the line of a call in words; empty if they are unknown."""
+    location = sources.entry_location(site) if site is not None else None
+    return f"{sources.name_by_id(location.source)} line {location.line}" if location is not None else ""
 
 
 _ADVICE_FOR_MODULE = "save `compiled._orig_mod.state_dict()`, or compile the model in place with `model.compile()`"
@@ -92,12 +92,12 @@ REPAIR_ADVICE = (
 )
 
 
-def saved_prefixes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
-    """Return a note for each place that saves a compiled module, or names that only a compiled module can load."""
+def saved_prefix_notes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
+    """Return a note for each line that saves a compiled module, or parameters that only a compiled module can load."""
     notes: list[Diagnostic] = []
-    for saved in ledger.compiled_saved:
-        subject = _line_in_words(saved.site, sources) or "The program"
-        if saved.is_module:
+    for save in ledger.saves_of_compiled:
+        subject = _line_in_words(save.site, sources) or "The program"
+        if save.is_module:
             sentence = (
                 f"{subject} pickles a compiled module (`{ORIG_MOD}`), with objects of PyTorch and its backend that a "
                 f"later PyTorch may not load: {_ADVICE_FOR_MODULE}."
@@ -105,7 +105,7 @@ def saved_prefixes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
         else:
             sentence = (
                 f"{subject} saves names of parameters that contain `{ORIG_MOD}`, so that the model itself cannot load "
-                f"them: {_ADVICE_FOR_PARTS if saved.is_part else _ADVICE_FOR_MODULE}. {REPAIR_ADVICE}"
+                f"them: {_ADVICE_FOR_PARTS if save.is_part else _ADVICE_FOR_MODULE}. {REPAIR_ADVICE}"
             )
         notes.append(Diagnostic("info", sentence))
     return notes

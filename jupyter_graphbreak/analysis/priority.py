@@ -1,4 +1,4 @@
-"""Work out what each break costs, and the order in which the report lists the breaks."""
+"""Work out the cost of each break, and the order in which the report lists the breaks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ AnyReport = TypeVar("AnyReport", bound="Report")
 _MODEL_FOLDERS = {"model", "models"}
 
 
-def with_priorities(report: AnyReport) -> AnyReport:
+def prioritize_breaks(report: AnyReport) -> AnyReport:
     """Return a report with the cost of each break and the order in which to list the breaks.
 
-    Breaks in the user's code come first, in the order in which they occurred; then breaks in the code of models in
-    libraries and in other library code, the most expensive first; minor breaks come last. If the cost was measured,
+    Breaks in the user's code come first, in the order in which they occurred. Breaks in a library's models and then
+    those in other library code follow, the most expensive first, and minor breaks come last. If the cost was measured,
     the most expensive breaks come first in every group.
     """
     libraries = {source.id: source for source in report.sources if source.kind == "library"}
@@ -72,7 +72,7 @@ def _costs(report: Report) -> dict[str, BreakCost]:
 
 
 def _graphs_of_separate_calls(report: Report) -> defaultdict[str, set[str]]:
-    """Return, for each break, the graphs of functions that would otherwise be a part of their caller's graph.
+    """Return, for each break, the graphs of functions that would be a part of their caller's graph without the break.
 
     If a function breaks, PyTorch compiles the functions that it then calls separately.
     """
@@ -86,7 +86,7 @@ def _graphs_of_separate_calls(report: Report) -> defaultdict[str, set[str]]:
 
 
 def _first_graphs(report: Report) -> set[str]:
-    """Return the first graph of each call of a compiled function, which would also exist without any break."""
+    """Return the first graph of each call to a compiled function, which would also exist without any break."""
     frames = {frame.id: frame for frame in report.frames}
     broken_in = {ident: frame.id for frame in reversed(report.frames) for ident in frame.breaks}
     broken_at = {resume.id: resume.break_ for resume in report.resumes}

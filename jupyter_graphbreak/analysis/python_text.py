@@ -1,4 +1,4 @@
-"""Parse the text of a cell, or of a function without the rest of its file, as Python; find the names that it binds."""
+"""Parse the text of a cell, or of a function without the rest of its file, as Python; list the names it binds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from jupyter_graphbreak.report.location import Segment
 
 _COMMAND = re.compile(r"^(?P<indent>\s*)(?:[%!?].*|[^#\s]+\?)$")
 _ASSIGNED_COMMAND = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=\s*)[%!].*$")
 
 
 def parse_python(text: str) -> ast.Module | None:
-    """Return the syntax tree of a text with the text's line and column numbers, ``None`` if it is not Python.
+    """Return the syntax tree of a text with its original line and column numbers, ``None`` if it is not Python.
 
-    The magics and shell commands of a notebook count as ``pass``. The text may be indented, such as a method without
-    its class.
+    The magics and shell commands of a notebook count as ``pass``. The text may be indented, like a method without its
+    class.
     """
     first, _, remaining_lines = text.partition("\n")
     if first.startswith("%%"):
@@ -28,7 +30,15 @@ def parse_python(text: str) -> ast.Module | None:
         tree = ast.increment_lineno(tree, 1) if tree is not None else _try_parse(f"pass\n{remaining_lines}")
         if tree is not None:
             return tree
-    return _try_parse(text) or _try_parse("\n".join(map(_without_command, text.split("\n"))))
+    return _try_parse(text) or _try_parse("\n".join(map(_replace_command, text.split("\n"))))
+
+
+def trees_of(segments: Iterable[Segment]) -> Iterator[ast.Module]:
+    """Yield the syntax trees of segments with the line numbers of their source; what is not Python is left out."""
+    for segment in segments:
+        tree = parse_python(segment.text)
+        if tree is not None:
+            yield ast.increment_lineno(tree, segment.first_line - 1)
 
 
 def parse_expression(text: str) -> ast.expr:
@@ -39,12 +49,12 @@ def parse_expression(text: str) -> ast.expr:
     SyntaxError
         If the text is not an expression.
     """
-    with without_warnings():
+    with hide_python_warnings():
         return ast.parse(f"({text}\n)", mode="eval").body
 
 
 @contextlib.contextmanager
-def without_warnings() -> Iterator[None]:
+def hide_python_warnings() -> Iterator[None]:
     """Hide the warnings that Python issues while it parses code: Python showed them when the user ran that code.
 
     No warning filter is set, because each change of the filters makes Python forget which warnings it has shown.
@@ -58,7 +68,7 @@ def without_warnings() -> Iterator[None]:
 
 
 def names_bound_by(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a node itself, without the nodes in it, binds or deletes in its scope."""
+    """Yield the names that a node itself, without its child nodes, binds or deletes in its scope."""
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.MatchMapping(rest=str(name)):
             yield name
@@ -70,7 +80,7 @@ def names_bound_by(node: ast.AST) -> Iterator[str]:
             yield asname or name.partition(".")[0]
 
 
-def _without_command(line: str) -> str:
+def _replace_command(line: str) -> str:
     if (command := _COMMAND.match(line)) is not None:
         return f"{command['indent']}pass"
     if (command := _ASSIGNED_COMMAND.match(line)) is not None:
@@ -85,7 +95,7 @@ def _is_indented(text: str) -> bool:
 def _try_parse(text: str) -> ast.Module | None:
     is_indented = _is_indented(text)
     try:
-        with without_warnings():
+        with hide_python_warnings():
             tree = ast.parse(f"if 1:\n{text}" if is_indented else text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None

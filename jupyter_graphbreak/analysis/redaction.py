@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from jupyter_graphbreak.knowledge.causes import all_advice, setting_titles
-from jupyter_graphbreak.records.records import is_resume, original_name
+from jupyter_graphbreak.records.records import is_resume_name, original_name
 from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Graph, Report
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 #: ``kept``: a number, a bool, or one of the words in the schema. ``parts``: further structures, each with its own
-#: fields. ``removed``: anything that may contain the user's words. All others are redacted by their kind of content.
+#: fields. ``removed``: anything that may contain the user's words. All other content is redacted according to its kind.
 Content = Literal[
     "kept", "parts", "removed", "id", "function", "source name", "source path", "place path", "place cell", "op",
     "op name", "answer", "input name", "device", "dtype", "shape", "version", "schema version", "cause", "gb id", "url",
@@ -102,12 +102,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     "Setting": {"kept": "value rules", "id": "scope chain"},
     "Occurrence": {"id": "frame", "kept": "attempt outcome", "parts": "stack consequence setting"},
     "Advice": {"step": "text", "kept": "origin"},
-    "Resume": {
-        "id": "id break_ frames graphs",
-        "function": "name function",
-        "parts": "location",
-        "kept": "no_frame",
-    },
+    "Resume": {"id": "id break_ frames graphs", "function": "name function", "parts": "location", "kept": "no_frame"},
     "Skipped": {
         "id": "id frame break_ callees",
         "function": "function",
@@ -177,12 +172,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     "CostPart": {"kept": "kind", "parts": "time", "id": "graph break_ frame"},
     "Startup": {"kept": "first_s second_s", "parts": "graphs changes"},
     "CacheChange": {"id": "graphs", "kept": "second_s", "removed": "code"},
-    "GraphStartup": {
-        "id": "graph",
-        "kept": "tracing_s backend_s cache",
-        "removed": "reason",
-        "parts": "location",
-    },
+    "GraphStartup": {"id": "graph", "kept": "tracing_s backend_s cache", "removed": "reason", "parts": "location"},
     "Check": {
         "function": "function",
         "backend": "backend",
@@ -206,12 +196,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     "NonFiniteInput": {"input name": "name", "kept": "nan inf"},
     "NonFiniteCounts": {"kept": "by nan inf gradient_nan gradient_inf", "exception": "raised"},
     "LineValues": {"parts": "location forward backward", "op": "op", "id": "graph", "kept": "executions"},
-    "ValueRange": {
-        "shape": "shape",
-        "dtype": "dtype",
-        "kept": "elements nan inf",
-        "removed": "low high mean",
-    },
+    "ValueRange": {"shape": "shape", "dtype": "dtype", "kept": "elements nan inf", "removed": "low high mean"},
     "Reproducer": {"removed": "id title script issue reason steps seconds"},
     "NumericsTrial": {"numerics change": "change", "kept": "equal time_ratio"},
     "Divergence": {"id": "graph", "parts": "location", "op": "op"},
@@ -223,20 +208,8 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
         "kept": "rank start_s end_s compile_s alone_s alone_start_s",
         "function": "alone_function",
     },
-    "JobBreak": {
-        "parts": "place",
-        "gb id": "gb_id",
-        "cause": "gb_type",
-        "kept": "ranks missing_in",
-        "id": "processes",
-    },
-    "JobPlace": {
-        "place path": "path",
-        "place cell": "cell",
-        "kept": "line",
-        "function": "function",
-        "removed": "code",
-    },
+    "JobBreak": {"parts": "place", "gb id": "gb_id", "cause": "gb_type", "kept": "ranks missing_in", "id": "processes"},
+    "JobPlace": {"place path": "path", "place cell": "cell", "kept": "line", "function": "function", "removed": "code"},
     "Changes": {"removed": "before after breaks same reused"},
 }
 
@@ -271,8 +244,8 @@ def is_cause(gb_id: str | None, gb_type: str) -> bool:
     return gb_type in names.get(gb_id, ()) if gb_id is not None else any(gb_type in known for known in names.values())
 
 
-def is_text_of_registry(text: str) -> bool:
-    """Return whether a text is an explanation or a hint from PyTorch's registry."""
+def is_registry_text(text: str) -> bool:
+    """Return whether a string is an explanation or a hint from PyTorch's registry."""
     return " ".join(text.split()) in _sections()["texts"]
 
 
@@ -374,21 +347,23 @@ class _Redaction:
 
     def redact(self, struct: _S) -> _S:
         """Return a structure with each field redacted; unknown fields are removed."""
-        redacted: dict[str, Any] = {}
+        redacted_fields: dict[str, Any] = {}
         for field in _fields(type(struct)):
             value = getattr(struct, field.name)
             content = CONTENTS.get((type(struct).__name__, field.name), "removed")
-            redacted[field.name] = (
+            redacted_fields[field.name] = (
                 _empty_value(field, value) if content == "removed" else self._redact_field(content, value, struct)
             )
-        if "advice" in redacted:
-            redacted["advice"] = [advice for advice in redacted["advice"] if advice.text]
-        if "diagnostics" in redacted:
-            redacted["diagnostics"] = _counted_notes(redacted["diagnostics"])
+        if "advice" in redacted_fields:
+            redacted_fields["advice"] = [advice for advice in redacted_fields["advice"] if advice.text]
+        if "diagnostics" in redacted_fields:
+            redacted_fields["diagnostics"] = _count_notes(redacted_fields["diagnostics"])
         for field_name, name in (("ops", "op"), ("inputs", "input")) if isinstance(struct, Graph) else ():
-            parts = enumerate(redacted[field_name], start=1)
-            redacted[field_name] = [msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts]
-        return type(struct)(**redacted)
+            parts = enumerate(redacted_fields[field_name], start=1)
+            redacted_fields[field_name] = [
+                msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts
+            ]
+        return type(struct)(**redacted_fields)
 
     def _redact_field(self, content: str, value: Any, struct: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per content
         match content:
@@ -399,16 +374,16 @@ class _Redaction:
             case "parts":
                 return self.redact(value) if value is not None else None
             case "config" | "settings":
-                return _redacted_settings(content, value)
+                return _redact_settings(content, value)
             case "source name" | "source path":
-                name = self._redacted_file(struct.path or struct.name, "cell" if struct.kind == "cell" else "file")
+                name = self._redact_file(struct.path or struct.name, "cell" if struct.kind == "cell" else "file")
                 return None if content == "source path" and struct.kind == "cell" else name
             case "place path" | "place cell":
                 is_cell = struct.path is None
-                name = self._redacted_file(struct.path or struct.cell or "?", "cell" if is_cell else "file")
+                name = self._redact_file(struct.path or struct.cell or "?", "cell" if is_cell else "file")
                 return name if is_cell == (content == "place cell") else None
             case "cause":
-                return _redacted_cause(struct.gb_id, value)
+                return _redact_cause(struct.gb_id, value)
             case "url":
                 is_known = struct.gb_id is not None and _GB_ID.fullmatch(struct.gb_id)
                 return f"{_PAGE}{struct.gb_id.lower()}.html" if value is not None and is_known else None
@@ -416,7 +391,7 @@ class _Redaction:
                 return value if self._is_generic(value) else ""
             case "title":
                 is_setting = struct.kind == "setting" and value in setting_titles()
-                return value if is_setting else f"a remedy of the family {_redacted_family(struct.family)}"
+                return value if is_setting else f"a remedy of the family {_redact_family(struct.family)}"
             case "reason of kind":
                 return "compilation failed" if struct.kind == "error" else f"it runs eagerly: {struct.kind}"
             case "effect of kind":
@@ -431,37 +406,37 @@ class _Redaction:
                 return self._redact_text(content, value)
 
     def _redact_text(self, content: str, value: Any) -> Any:
-        """Return a redacted text, or a list of redacted texts."""
+        """Return a redacted string, or a list of redacted strings."""
         if isinstance(value, list):
             return [self._redact_text(content, text) for text in value]
         if content in {"id", "function"}:
-            replace = self._redacted_id if content == "id" else self._redacted_function
+            replace = self._redact_id if content == "id" else self._redact_function
             return replace(value) if value is not None else None
         if content == "cached source":
-            return self._redacted_file(value, "file")
+            return self._redact_file(value, "file")
         return _REDACTORS[content](value) if value is not None else None
 
     def _is_generic(self, text: str) -> bool:
-        """Return whether a text is the same for every program and contains no word of the user's code by chance."""
+        """Return whether a string is the same for every program and contains no word of the user's code by chance."""
         if text not in self._generic:
-            is_known = text in all_advice() or is_text_of_registry(text)
+            is_known = text in all_advice() or is_registry_text(text)
             self._generic[text] = is_known and self._words.isdisjoint(_WORD.findall(text))
         return self._generic[text]
 
-    def _redacted_id(self, ident: str) -> str:
+    def _redact_id(self, ident: str) -> str:
         if _ID.fullmatch(ident):
             return ident
         return self._ids.setdefault(ident, f"z{len(self._ids) + 1}")
 
-    def _redacted_file(self, path: str, kind: str) -> str:
+    def _redact_file(self, path: str, kind: str) -> str:
         if path not in self._files:
             self._numbers[kind] += 1
             self._files[path] = f"{kind}{self._numbers[kind]}"
         return self._files[path]
 
-    def _redacted_function(self, name: str) -> str:
+    def _redact_function(self, name: str) -> str:
         prefixes, suffixes = "", ""
-        while is_resume(name) and len(prefixes) < _MAX_PREFIX_LENGTH:
+        while is_resume_name(name) and len(prefixes) < _MAX_PREFIX_LENGTH:
             match = _RESUME_SUFFIX.search(name)
             suffix = match[0] if match else ""
             name = name.removeprefix(_RESUME_PREFIX).removesuffix(suffix)
@@ -495,8 +470,8 @@ def _empty_value(field: msgspec.structs.FieldInfo, value: Any) -> Any:
     return type(value)() if isinstance(value, str | list | dict) else None
 
 
-def _counted_notes(notes: list[Diagnostic]) -> list[Diagnostic]:
-    """Return one note per level that only gives the number of notes left out."""
+def _count_notes(notes: list[Diagnostic]) -> list[Diagnostic]:
+    """Return one note per level that only states the number of notes left out."""
     levels = [note.level for note in notes]
     if any(_LEFT_OUT.fullmatch(note.message) for note in notes):
         return notes
@@ -506,7 +481,7 @@ def _counted_notes(notes: list[Diagnostic]) -> list[Diagnostic]:
     ]
 
 
-def _redacted_settings(content: str, values: dict[str, Any]) -> dict[str, Any]:
+def _redact_settings(content: str, values: dict[str, Any]) -> dict[str, Any]:
     """Return the known settings of Dynamo whose value is a number or a bool."""
     prefix = "torch._dynamo.config." if content == "settings" else ""
     return {
@@ -516,21 +491,21 @@ def _redacted_settings(content: str, values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _redacted_cause(gb_id: str | None, gb_type: str) -> str:
+def _redact_cause(gb_id: str | None, gb_type: str) -> str:
     is_known = is_cause(gb_id, gb_type) or is_cause(None, gb_type)
     return gb_type if is_known or gb_type in _PYTHON_ERRORS | _TORCH_ERRORS else "an error"
 
 
-def _redacted_family(name: str) -> str:
+def _redact_family(name: str) -> str:
     return name if set(name.split(" and ")) <= FAMILY_NAMES else "other"
 
 
-def _redacted_guard(text: str) -> str:
+def _redact_guard(text: str) -> str:
     match = _GUARDS.search(text)
     return match[0] if match is not None else "a guard failed"
 
 
-def _redacted_release(version: str) -> str | None:
+def _redact_release(version: str) -> str | None:
     match = _RELEASE.match(version)
     return match[1] if match is not None else None
 
@@ -543,7 +518,7 @@ def _is_symbolic(text: str) -> bool:
     return text != "" and all(_SYMBOLIC.fullmatch(part) for part in re.findall(r"\w+|\W", text))
 
 
-def _redacted_size(size: int | str) -> int | str:
+def _redact_size(size: int | str) -> int | str:
     return size if isinstance(size, int) or _is_symbolic(size) else "?"
 
 
@@ -565,15 +540,15 @@ _REDACTORS: dict[str, Callable[[Any], Any]] = {
     "input name": lambda _: "input",
     "device": _allow_matching(_DEVICE, "a device"),
     "dtype": lambda text: text if _DTYPE.fullmatch(text) or _is_symbolic(text) else "a type",
-    "shape": _redacted_size,
-    "version": _redacted_release,
+    "shape": _redact_size,
+    "version": _redact_release,
     "schema version": lambda _: SCHEMA_VERSION,
     "gb id": lambda number: number if _GB_ID.fullmatch(number) else None,
-    "guard": _redacted_guard,
-    "guards": _redacted_guard,
+    "guard": _redact_guard,
+    "guards": _redact_guard,
     "timed guard": lambda _: "guards",
     "backend": lambda name: name if name in _BACKENDS else "a backend",
     "exception": lambda name: name if name in _PYTHON_ERRORS | _TORCH_ERRORS else "Exception",
-    "family": _redacted_family,
+    "family": _redact_family,
     "note": lambda text: text if _LEFT_OUT.fullmatch(text) else "",
 }

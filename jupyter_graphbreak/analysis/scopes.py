@@ -1,8 +1,9 @@
 """Find the ``error_on_graph_break`` or ``fullgraph`` that governed a break, from the recorded run and the source.
 
 The run records which scopes were open, in which order and with which values. The source shows the extent of each scope.
-A scope that Dynamo reopens in a resume function is recorded with the line at which that function continues, not its
-own: it is looked up as the ``with`` block around that line. If the source and the run disagree, the run counts.
+A scope that Dynamo reopens in a resume function is recorded with the line at which that function continues, not with
+the line of the scope: it is looked up as the ``with`` block around that line. If the source and the run disagree, the
+run counts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jupyter_graphbreak.analysis.functions import first_line
-from jupyter_graphbreak.analysis.python_text import parse_python
+from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.records.records import StackEntry, original_name
 from jupyter_graphbreak.report.schema import Rule, Scope, Setting
 
@@ -29,7 +30,7 @@ _SETTING_NAME = "error_on_graph_break"
 
 
 class Region(msgspec.Struct, frozen=True):
-    """A place in the source that can open a scope.
+    """An expression in the source that can open a scope.
 
     Parameters
     ----------
@@ -37,8 +38,8 @@ class Region(msgspec.Struct, frozen=True):
         The lines and the first column of the expression.
     first_line, last_line : int
         The lines that the scope covers; a decorated function begins with its first decorator.
-    names_setting : bool
-        Whether the expression names the setting.
+    mentions_setting : bool
+        Whether the expression mentions the setting.
     """
 
     form: Form
@@ -47,7 +48,7 @@ class Region(msgspec.Struct, frozen=True):
     column: int
     first_line: int
     last_line: int
-    names_setting: bool
+    mentions_setting: bool
 
 
 class SourceRegions:
@@ -60,11 +61,7 @@ class SourceRegions:
     """
 
     def __init__(self, source: Source) -> None:
-        self._regions: list[Region] = []
-        for segment in source.segments:
-            tree = parse_python(segment.text)
-            if tree is not None:
-                self._regions += _regions(tree, segment.first_line - 1)
+        self._regions = [region for tree in trees_of(source.segments) for region in _regions(tree)]
 
     def enclosing_withs(self, line: int) -> list[Region]:
         """Return the ``with`` regions enclosing a line, outermost first."""
@@ -73,45 +70,45 @@ class SourceRegions:
         return sorted(enclosing, key=lambda region: (region.line, region.column))
 
     def opener_at(self, line: int, column: int | None) -> Region | None:
-        """Return the region that opens a scope at a line: a ``with`` item, a decorator, or else a call."""
+        """Return the region that opens a scope on a line: a ``with`` item, a decorator, or else a call."""
         candidates = [region for region in self._regions if region.line <= line <= region.end_line]
         order: dict[Form, int] = {"with": 0, "decorator": 1, "call": 2}
 
         def distance(region: Region) -> tuple[bool, int, int]:
-            return not region.names_setting, order[region.form], abs(region.column - (column or region.column))
+            return not region.mentions_setting, order[region.form], abs(region.column - (column or region.column))
 
         return min(candidates, key=distance, default=None)
 
     def decorators_of(self, line: int) -> list[Region]:
-        """Return the decorators of the function whose code starts at a line."""
+        """Return the decorators of the function whose code starts on a line."""
         return [region for region in self._regions if region.form == "decorator" and region.first_line == line]
 
 
-def _regions(tree: ast.AST, offset: int) -> Iterator[Region]:
+def _regions(tree: ast.AST) -> Iterator[Region]:
     known_openers: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 known_openers.add(item.context_expr)
-                yield _region("with", item.context_expr, node, offset)
+                yield _region("with", item.context_expr, node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             for decorator in node.decorator_list:
                 known_openers.add(decorator)
-                yield _region("decorator", decorator, node, offset)
+                yield _region("decorator", decorator, node)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node not in known_openers:
-            yield _region("call", node, node, offset)
+            yield _region("call", node, node)
 
 
-def _region(form: Form, node: ast.expr, covered_node: ast.stmt | ast.expr, offset: int) -> Region:
+def _region(form: Form, node: ast.expr, covered_node: ast.stmt | ast.expr) -> Region:
     return Region(
         form=form,
-        line=node.lineno + offset,
-        end_line=(node.end_lineno or node.lineno) + offset,
+        line=node.lineno,
+        end_line=node.end_lineno or node.lineno,
         column=node.col_offset,
-        first_line=first_line(covered_node) + offset,
-        last_line=(covered_node.end_lineno or covered_node.lineno) + offset,
-        names_setting=_SETTING_NAME in ast.unparse(node) or "fullgraph" in ast.unparse(node),
+        first_line=first_line(covered_node),
+        last_line=covered_node.end_lineno or covered_node.lineno,
+        mentions_setting=_SETTING_NAME in ast.unparse(node) or "fullgraph" in ast.unparse(node),
     )
 
 
@@ -123,20 +120,20 @@ class ScopeTable:
         self._regions_by_file: dict[str, SourceRegions] = {}
         self._scopes: dict[tuple[Any, ...], Scope] = {}
         self._breaks: dict[str, list[str]] = {}
-        # Lines of ``with`` statements that opened a scope in the run, even if they do not name the setting.
+        # Lines of ``with`` statements that opened a scope in the run, even if they do not mention the setting.
         self._opened_lines: set[tuple[str, int]] = set()
 
     def scopes(self) -> list[Scope]:
-        """Return the scopes found so far, with the breaks that they governed."""
+        """Return the scopes added so far, with the breaks that they governed."""
         return [
             msgspec.structs.replace(scope, breaks=self._breaks.get(scope.id, [])) for scope in self._scopes.values()
         ]
 
-    def open(self, opened: additions.ScopeOpened) -> None:
+    def add_opened_scope(self, opened: additions.ScopeOpened) -> None:
         """Add a scope that the run opened, whether or not it governed a break."""
         if not _is_reopened(opened):
-            around = self._scope_chain(opened.around, [])
-            self._find_scope(opened, [], None, around[-1] if around else None)
+            outer_chain = self._scope_chain(opened.around, [])
+            self._find_scope(opened, [], None, outer_chain[-1] if outer_chain else None)
 
     def add_fullgraph(self, fullgraph: additions.FullgraphSite | None) -> str | None:
         """Add the scope of a ``torch.compile(fullgraph=True)``, if it was recorded, and return its id."""
@@ -155,15 +152,17 @@ class ScopeTable:
             location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
         return self._add_scope("call", location, value=True, setting="fullgraph")
 
-    def setting(self, conditions: additions.Conditions, place: Location | None) -> tuple[Setting | None, str | None]:
+    def setting_in_force(
+        self, conditions: additions.Conditions, location: Location | None
+    ) -> tuple[Setting | None, str | None]:
         """Return the setting in force at an event, and a clause that explains any conflict between run and source.
 
         Parameters
         ----------
         conditions : Conditions
             The recorded settings and open scopes.
-        place : Location or None
-            The place of the event.
+        location : Location or None
+            The location of the event.
         """
         in_force = conditions.error_on_graph_break
         if in_force is None and not conditions.fullgraph:
@@ -182,11 +181,11 @@ class ScopeTable:
         if inner.value is not bool(in_force):
             opener = f"line {inner.location.line}" if inner.location else "an unknown line"
             disagreement = (
-                f"the scope at {opener} sets error_on_graph_break to {inner.value}, but Dynamo used {bool(in_force)}; "
+                f"the scope on {opener} sets error_on_graph_break to {inner.value}, but Dynamo used {bool(in_force)}; "
                 "the report follows Dynamo"
             )
             return Setting(bool(in_force), ["default"], None, chain), disagreement
-        rules: list[Rule] = ["own" if _covers(inner, place) else "inherited"]
+        rules: list[Rule] = ["own" if _covers(inner, location) else "inherited"]
         if any(table[ident].value is not inner.value for ident in chain[:-1]):
             rules.append("inner over outer")
         return Setting(inner.value, rules, inner.id, chain), None
@@ -194,9 +193,9 @@ class ScopeTable:
     def add_governed_break(self, setting: Setting | None, break_id: str) -> None:
         """Add a break to those that were governed by the scope of the break's setting."""
         if setting is not None and setting.scope is not None:
-            governed = self._breaks.setdefault(setting.scope, [])
-            if break_id not in governed:
-                governed.append(break_id)
+            break_ids = self._breaks.setdefault(setting.scope, [])
+            if break_id not in break_ids:
+                break_ids.append(break_id)
 
     def _scope_chain(self, scopes: Sequence[additions.OpenScope], stack: Sequence[StackEntry]) -> list[str]:
         chain: list[str] = []
@@ -225,14 +224,14 @@ class ScopeTable:
         value, site, wrapped = scope.value, scope.site, scope.wrapped
         if wrapped is not None:
             filename, region = self._region_wrapping(site, wrapped)
-            how_wrapped = f"wrapped around {original_name(wrapped.name)}"
+            wrapping = f"wrapped around {original_name(wrapped.name)}"
             if region is None and site is not None:  # outside the functions whose text was recorded
-                location = self._sources.place(site)
-                return self._add_scope("call", location, parent, how_wrapped, value=value)
+                location = self._sources.entry_location(site)
+                return self._add_scope("call", location, parent, wrapping, value=value)
             if region is None:
                 location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
-                return self._add_scope("call", location, parent, f"{how_wrapped} before watching began", value=value)
-            note = how_wrapped if region.form == "call" else None
+                return self._add_scope("call", location, parent, f"{wrapping} before watching began", value=value)
+            note = wrapping if region.form == "call" else None
             return self._add_scope(region.form, self._region_location(filename, region), parent, note, value=value)
         return self._find_with(scope, stack, region_index, parent)
 
@@ -254,7 +253,9 @@ class ScopeTable:
         else:
             region = regions.opener_at(self._source_line(filename, line), entered.column)
             openers = [
-                region for region in regions.enclosing_withs(self._source_line(filename, line)) if region.names_setting
+                region
+                for region in regions.enclosing_withs(self._source_line(filename, line))
+                if region.mentions_setting
             ]
             if openers and (region is None or region.form != "with"):
                 region = openers[-1]
@@ -268,7 +269,7 @@ class ScopeTable:
     def _region_wrapping(
         self, site: StackEntry | None, wrapped: additions.CodeObject | None
     ) -> tuple[str, Region | None]:
-        """Return the file and the region that wrapped a function: where the wrapper was created, else the decorator."""
+        """Return the file and the region that wrapped a function: the call that made the wrapper, or the decorator."""
         if site is not None and site.line is not None:
             line = self._source_line(site.filename, site.line)
             return site.filename, self._regions_in(site.filename).opener_at(line, site.column)
@@ -276,7 +277,7 @@ class ScopeTable:
             return "", None
         filename = wrapped.filename
         decorators = self._regions_in(filename).decorators_of(self._source_line(filename, wrapped.firstlineno))
-        return filename, next((region for region in decorators if region.names_setting), None)
+        return filename, next((region for region in decorators if region.mentions_setting), None)
 
     def _add_scope(
         self,
@@ -306,8 +307,8 @@ class ScopeTable:
         return msgspec.structs.replace(start, end_line=region.last_line)
 
     def _opens_scope(self, filename: str, region: Region) -> bool:
-        """Return whether a ``with`` item opens a scope: it names the setting, or it opened one in the run."""
-        return region.names_setting or (filename, region.line) in self._opened_lines
+        """Return whether a ``with`` item opens a scope: it mentions the setting, or it opened a scope in the run."""
+        return region.mentions_setting or (filename, region.line) in self._opened_lines
 
     def _regions_in(self, filename: str) -> SourceRegions:
         if filename not in self._regions_by_file:
@@ -323,7 +324,7 @@ class ScopeTable:
 
 
 def _is_reopened(scope: additions.OpenScope) -> bool:
-    """Return whether Dynamo reopened the scope in generated code, whose line is not the scope's."""
+    """Return whether Dynamo reopened a scope in generated code, whose line is not that of the scope."""
     return scope.wrapped is None and scope.generated
 
 
@@ -335,8 +336,8 @@ def _function_of(entry: StackEntry) -> tuple[str, str]:
     return entry.filename, original_name(entry.function)
 
 
-def _covers(scope: Scope, place: Location | None) -> bool:
-    location = scope.location
-    if location is None or place is None or scope.form == "call":
+def _covers(scope: Scope, location: Location | None) -> bool:
+    extent = scope.location
+    if extent is None or location is None or scope.form == "call":
         return False
-    return location.source == place.source and location.line <= place.line <= location.end_line
+    return extent.source == location.source and extent.line <= location.line <= extent.end_line

@@ -52,9 +52,7 @@ class RepairedCheckpoint:
     on_cpu: bool = False
 
 
-def repair_checkpoint(
-    path: str | os.PathLike[str], new: str | os.PathLike[str], *, overwrite: bool = False
-) -> RepairedCheckpoint:
+def repair_checkpoint(path: str | os.PathLike[str], new: str | os.PathLike[str]) -> RepairedCheckpoint:
     """Write a copy of a checkpoint without the prefix ``_orig_mod.`` in the names of parameters.
 
     The prefix is removed from the keys of all dicts, including those of compiled submodules and of optimizer states.
@@ -67,9 +65,7 @@ def repair_checkpoint(
     path : path
         A file that ``torch.save`` wrote, or one whose name ends in ``.safetensors``.
     new : path
-        The file to write. If writing fails, an existing file stays unchanged.
-    overwrite : bool
-        Whether to replace an existing file.
+        The file to write.
 
     Returns
     -------
@@ -79,14 +75,14 @@ def repair_checkpoint(
     Raises
     ------
     FileExistsError
-        If the new file exists and ``overwrite`` is false.
+        If the new file exists.
     NotACheckpointError
         If the file is not a checkpoint, or if two names would become the same.
     OSError
         If a file cannot be read or written.
     """
     source, target = Path(path), Path(new)
-    if not overwrite and os.path.lexists(target):
+    if os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
     repair = _repair_safetensors if source.suffix == _SAFETENSORS else _repair_saved_by_torch
     return RepairedCheckpoint(target, *repair(source, target))

@@ -29,8 +29,8 @@ from jupyter_graphbreak._torch_compat.toolchain import (
     cpp_compiler,
     devices,
     import_compilers,
-    quick_cpu_code,
     require_support,
+    speed_up_cpu_compilation,
     why_no_cuda,
 )
 from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
@@ -376,7 +376,7 @@ def _check_compiled_function(device: torch.device) -> Requirement:
     what, x = str(device), torch.linspace(0, 1, 64, device=device).reshape(8, 8)
     start = time.monotonic()
     try:
-        with quick_cpu_code():
+        with speed_up_cpu_compilation():
             result = torch.compile(function, fullgraph=True)(x)
     except Exception as error:  # noqa: BLE001 - the failure is the finding
         sentence = f"compiling a function fails with {type(error).__name__}: {_first_line(error)}"

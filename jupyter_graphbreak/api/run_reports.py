@@ -70,7 +70,7 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> ChildPro
     Parameters
     ----------
     folder : Path
-        The folder from :func:`jupyter_graphbreak.recording.children.watched_children`.
+        The folder from :func:`jupyter_graphbreak.recording.children.trace_child_processes`.
     """
     from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
     from jupyter_graphbreak.trace.processes import read_processes

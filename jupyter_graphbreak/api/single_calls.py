@@ -12,7 +12,7 @@ from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.experiments.trial.internal_errors import is_internal
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.faults import collected_faults, internal_error
+from jupyter_graphbreak.faults import internal_error_sentence, redirect_faults
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -147,7 +147,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
     4207.0
     """
     require_torch()
-    from jupyter_graphbreak.analysis.priority import with_priorities
+    from jupyter_graphbreak.analysis.priority import prioritize_breaks
     from jupyter_graphbreak.experiments.cost.entry_cost import device_of, measure_entry
     from jupyter_graphbreak.experiments.trial.entry import backend_name
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -164,7 +164,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
                 raise
             note = f"Measuring was stopped: a repeated call raised {type(error).__name__}: {error}."
             return _empty_report(Diagnostic("warning", note))
-        return with_priorities(msgspec.structs.replace(report, cost=cost_of(entry, [cost])))
+        return prioritize_breaks(msgspec.structs.replace(report, cost=cost_of(entry, [cost])))
 
     def cost_of(entry: Entry, costs: list[EntryCost]) -> Cost:
         return Cost(device_of(entry), backend_name(entry.backend), costs)
@@ -319,7 +319,7 @@ def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **f
     require_torch()
     sentences: list[str] = []
     try:
-        with collected_faults(sentences):
+        with redirect_faults(sentences):
             report = analyse()
         notes = [Diagnostic("error", sentence) for sentence in sentences]
         new_notes = [note for note in notes if note not in report.diagnostics]
@@ -331,8 +331,16 @@ def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **f
     except Exception as fault:
         if not is_internal(fault):
             raise
-        note = internal_error(activity, fault)
-        return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **fields_if_empty))
+        note = _why_not_repeated(fault) or Diagnostic("error", internal_error_sentence(activity, fault))
+        return Report.of(msgspec.structs.replace(_empty_report(note), **fields_if_empty))
+
+
+def _why_not_repeated(fault: Exception) -> Diagnostic | None:
+    """Return a note if an exception refuses a run on copies because of the user's other threads, otherwise ``None``."""
+    from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
+
+    is_refusal = isinstance(fault, ThreadSeesCopyError)
+    return Diagnostic("warning", f"The call was not run on copies: {fault}.") if is_refusal else None
 
 
 def _empty_report(note: Diagnostic) -> schema.Report:
@@ -447,7 +455,10 @@ def compare(
     except Exception as fault:
         if not is_internal(fault):
             raise
-        return Frontends.of(frontends.frontends_after_fault(fn, fault))
+        note = _why_not_repeated(fault) or Diagnostic(
+            "error", internal_error_sentence("comparing the front ends", fault)
+        )
+        return Frontends.of(frontends.frontends_after_fault(fn, note))
 
 
 def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, find_cell: FindCell) -> Frontends:

@@ -25,15 +25,15 @@ from pydantic import Field
 import jupyter_graphbreak
 from jupyter_graphbreak.records.regular_files import read_regular
 from jupyter_graphbreak.results import Job, Report
-from jupyter_graphbreak.views.words.guidance import guidance
+from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.jobs import (
     compiling_lines,
     job_headline,
-    job_place,
+    job_location_text,
     process_name,
     processes_with_break,
 )
-from jupyter_graphbreak.views.words.places import place
+from jupyter_graphbreak.views.words.places import location_text
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.remedies import verdict_label
 from jupyter_graphbreak.views.words.verdict import summary, verdict
@@ -345,10 +345,10 @@ def _summarize_report(report: Report, ident: str) -> dict[str, Any]:
 
 
 def _summarize_break(report: Report, break_: Break) -> dict[str, Any]:
-    advice = guidance(report, break_)
+    advice = advice_for_break(report, break_)
     return {
         "id": break_.id,
-        "place": place(report, break_.location),
+        "place": location_text(report, break_.location),
         "code": _shortened(break_.location.code if break_.location is not None else None),
         "reason": _shortened(reason_of(break_)),
         "gb_id": break_.gb_id,
@@ -391,7 +391,7 @@ def _summarize_job(job: Job, ident: str) -> dict[str, Any]:
         "summary": job_headline(job),
         "breaks": [
             {
-                "place": job_place(break_.place),
+                "place": job_location_text(break_.place),
                 "reason": _shortened(reason_of(break_)),
                 "gb_id": break_.gb_id,
                 "processes": processes_with_break(job, break_),

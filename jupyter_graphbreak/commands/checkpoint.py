@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, FileProblem
-from jupyter_graphbreak.views.words.plain_text import counted, one_line
+from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 
 #: At most this many names are printed.
 _MAX_NAMES = 5
@@ -18,8 +18,7 @@ _MAX_NAMES = 5
 @click.option(
     "-o", "--output", "new", required=True, type=click.Path(path_type=Path), metavar="NEW", help="The file to write."
 )
-@click.option("--overwrite", is_flag=True, help="Replace NEW if it exists.")
-def checkpoint_command(file: Path, new: Path, *, overwrite: bool) -> int:
+def checkpoint_command(file: Path, new: Path) -> int:
     """Write NEW, a copy of the checkpoint FILE in which no name of a parameter contains _orig_mod.
 
     torch.compile(model) returns a wrapper, whose state_dict() has this prefix in its keys, so that the model itself
@@ -27,14 +26,14 @@ def checkpoint_command(file: Path, new: Path, *, overwrite: bool) -> int:
     CPU. FILE is loaded with weights_only=True: no code in it runs. It may also be a file of safetensors.
 
     The exit status is 1 if no name contains the prefix; NEW is then not written. It is 2 if FILE is not a checkpoint,
-    or if NEW exists and --overwrite is not given.
+    or if NEW exists.
     """
     from jupyter_graphbreak.api.checkpoints import NotACheckpointError, repair_checkpoint
 
     try:
-        repaired = repair_checkpoint(file, new, overwrite=overwrite)
+        repaired = repair_checkpoint(file, new)
     except FileExistsError:
-        raise click.UsageError(f"{new} exists; add --overwrite to replace it") from None
+        raise click.UsageError(f"{new} exists; choose a different name") from None
     except NotACheckpointError as error:
         raise click.UsageError(str(error)) from None
     except OSError as error:
@@ -50,5 +49,5 @@ def checkpoint_command(file: Path, new: Path, *, overwrite: bool) -> int:
         click.echo(f"and {len(renamed) - _MAX_NAMES} more")
     if repaired.on_cpu:
         click.echo("The tensors are now on the CPU: this machine lacks the device on which they were saved.")
-    click.echo(one_line(f"Renamed {counted(len(renamed), 'name')}; wrote {new}."))
+    click.echo(one_line(f"Renamed {count_text(len(renamed), 'name')}; wrote {new}."))
     return SUCCESS

@@ -12,7 +12,7 @@ import msgspec
 
 from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS
 from jupyter_graphbreak.commands.options import format_option
-from jupyter_graphbreak.views.words.plain_text import and_list, counted
+from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def doctor_command(form: str) -> int:
     if form == "json":
         click.echo(msgspec.json.encode([dataclasses.asdict(finding) for finding in findings]))
     else:
-        click.echo(f"{counted(len(faults), 'fault')}: {and_list(faults)}." if faults else "All is well.")
+        click.echo(f"{count_text(len(faults), 'fault')}: {join_with_and(faults)}." if faults else "All is well.")
     return FAILED if faults else SUCCESS
 
 

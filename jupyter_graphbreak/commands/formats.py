@@ -82,11 +82,11 @@ def render(result: CommandResult, form: str, verdict: GateVerdict | None, *, red
 
 def verdict_lines(verdict: GateVerdict, *, redacted: bool) -> list[str]:
     """Return the gate's decision as lines of text; if redacted, only the headline."""
-    from jupyter_graphbreak.views.words.plain_text import plain
+    from jupyter_graphbreak.views.words.plain_text import escape_controls
 
     return [
         headline(verdict),
-        *([] if redacted else [plain(f"  {line}") for line in details(verdict)]),
+        *([] if redacted else [escape_controls(f"  {line}") for line in details(verdict)]),
     ]
 
 
@@ -125,7 +125,7 @@ def _render_markdown(
     from jupyter_graphbreak.views.words.jobs import (
         compiling_lines,
         job_headline,
-        job_place,
+        job_location_text,
         process_name,
         processes_with_break,
     )
@@ -138,7 +138,7 @@ def _render_markdown(
     if result.job is not None:
         job = result.job
         uneven_breaks = [
-            f"{job_place(break_.place)}: {break_.gb_type}, {processes_with_break(job, break_)}"
+            f"{job_location_text(break_.place)}: {break_.gb_type}, {processes_with_break(job, break_)}"
             for break_ in itertools.islice((break_ for break_ in job.breaks if break_.missing_in), _MAX_UNEVEN_BREAKS)
         ]
         parts.append(render_markdown_lines(job_headline(job), [*uneven_breaks, *compiling_lines(job)]))

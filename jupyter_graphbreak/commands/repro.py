@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, FileProblem, print_message
+from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, print_message
 from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_program
 
 
@@ -16,22 +14,18 @@ from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_p
 @click.option("--id", "ident", metavar="ID",
               help="What to show: the id of a break (b1) or a recompile (r1), `error`, or `check` for a wrong result. "
               "By default, the first of them in the report.")  # fmt: skip
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the script to this file.")
 @click.option("--issue", is_flag=True, help="Print the text for PyTorch's bug report form instead of the script.")
 @click.option("--redact", is_flag=True, help="Replace the names and texts of the program.")
 @click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
-@click.option("--seconds", type=float, metavar="N", help="The time limit for finding the script; by default 90.")
 @click.pass_context
 def repro_command(
     context: click.Context,
     /,
     *,
     ident: str | None,
-    output: Path | None,
     issue: bool,
     redact: bool,
     compiles: bool,
-    seconds: float | None,
 ) -> int:
     """Run the Python program FILE, or MODULE as `python -m` does, and write a standalone script that shows a finding.
 
@@ -47,24 +41,18 @@ def repro_command(
     if run is None:
         return status or FAILED
     if ident == CHECK:
-        run.check(seconds)
+        run.check()
     idents = idents_of(run.report)
     if ident is None and not idents:
         print_message("nothing to reproduce: the report has no break, recompile or error")
         return FAILED
     try:
-        script = run.reproducer(ident or idents[0], redacted=redact, seconds=seconds)
+        script = run.reproducer(ident or idents[0], redacted=redact)
     except LookupError:
         available = ", ".join(idents) or "nothing to reproduce"
         raise click.UsageError(f"--id {ident}: the report has no such id; it has {available}") from None
     except NotReproducedError as reason:
         print_message(str(reason))
         return FAILED
-    if output is not None:
-        try:
-            output.write_text(script, encoding="utf-8")
-        except OSError as error:
-            raise FileProblem(f"--output {output}: {(error.strerror or str(error)).lower()}") from None
-    if issue or output is None:
-        click.echo(script.issue if issue else script, nl=False)
+    click.echo(script.issue if issue else script, nl=False)
     return SUCCESS

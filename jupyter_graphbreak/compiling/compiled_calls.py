@@ -1,4 +1,4 @@
-"""Compile the outermost calls of modules, and the calls of the user's tensor functions, while a program runs."""
+"""Compile the outermost calls to modules, and the calls to the user's tensor functions, while a program runs."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.isolation import eager_semantics, isolated_compilation, readable_new_globals
+from jupyter_graphbreak._torch_compat.isolation import eager_semantics, isolated_compilation, make_new_globals_readable
 from jupyter_graphbreak._torch_compat.module_calls import (
     Interception,
     SubstituteCall,
     TraceableCallables,
     compile_caller,
-    intercepted_module_calls,
-    interposed,
+    intercept_module_calls,
     is_lazy_module,
-    is_traced,
-    while_converting,
+    is_traced_or_disabled,
+    make_interceptor,
     why_not_compiled,
+    wrap_frame_conversions,
 )
-from jupyter_graphbreak._torch_compat.patching import redirected_on_thread, report_to_run
-from jupyter_graphbreak._torch_compat.threads import claimed
+from jupyter_graphbreak._torch_compat.patching import redirect_calls_on_thread, report_to_run
+from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.roles import (
     is_driver,
@@ -39,9 +39,9 @@ from jupyter_graphbreak.compiling.roles import (
     role_with_arguments,
 )
 from jupyter_graphbreak.compiling.routes import RoutedFunctions, active_routes
-from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler, places_in_graph, self_test_hiding
+from jupyter_graphbreak.compiling.tracebacks import check_hiding, failed_assertion, hide_compiler, stack_of_graph_line
 from jupyter_graphbreak.faults import suppress_faults, with_fallback
-from jupyter_graphbreak.recording.exit_stack import GuardedExitStack, deferred_interrupts
+from jupyter_graphbreak.recording.exit_stack import GuardedExitStack, defer_interrupts
 from jupyter_graphbreak.recording.targets import is_compiled
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
@@ -54,27 +54,27 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def warnings_at_own_lines() -> Iterator[None]:
-    """Show warnings from this thread's graphs at the lines that the operations come from."""
-    with redirected_on_thread(warnings, "_showwarnmsg", _redirect_to_own_line):
+def show_warnings_at_source_lines() -> Iterator[None]:
+    """Show warnings from this thread's graphs at the source lines of the operations, while the context is open."""
+    with redirect_calls_on_thread(warnings, "_showwarnmsg", _redirect_to_source_line):
         yield
 
 
-def _redirect_to_own_line(message: Any) -> tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]] | None:
-    """Return the call that warns at the line of an operation; ``None`` if the warning is not from a graph."""
+def _redirect_to_source_line(message: Any) -> tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]] | None:
+    """Return the call that warns at the source line of an operation; ``None`` if the warning is not from a graph."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the graph that warns
     while frame is not None and frame.f_code.co_filename != message.filename:
         frame = frame.f_back
-    places = places_in_graph(frame, message.lineno) if frame is not None else []
-    if frame is not None and not places and frame.f_back is not None:  # the graph calls an operator, which warns
+    stack = stack_of_graph_line(frame, message.lineno) if frame is not None else []
+    if frame is not None and not stack and frame.f_back is not None:  # the graph calls an operator, which warns
         frame = frame.f_back
-        places = places_in_graph(frame, frame.f_lineno)
-    outer = frame.f_back if frame is not None and places else None
-    while outer is not None and outer.f_code.co_filename != places[-1][0]:
+        stack = stack_of_graph_line(frame, frame.f_lineno)
+    outer = frame.f_back if frame is not None and stack else None
+    while outer is not None and outer.f_code.co_filename != stack[-1][0]:
         outer = outer.f_back
     if outer is None:
         return None
-    filename, line, _ = places[-1]
+    filename, line, _ = stack[-1]
     scope = outer.f_globals
     registry = scope.setdefault("__warningregistry__", {})
     name = scope.get("__name__", "<unknown>")
@@ -86,7 +86,7 @@ _MAX_DEPTH = 25
 
 
 class CompiledCalls:
-    """Compiles what a program calls, and lists it in :attr:`compiled`.
+    """Compiles the modules and functions that a program calls, and lists them in :attr:`compiled_callables`.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class CompiledCalls:
         exit_stack: GuardedExitStack,
     ) -> None:
         self.filename = filename
-        self.compiled: list[CompiledCallable] = []
+        self.compiled_callables: list[CompiledCallable] = []
         self._compiled_by_key: dict[tuple[int, ...], CompiledCallable] = {}
         self._options = options
         self._on_fault = on_fault
@@ -132,7 +132,7 @@ class CompiledCalls:
     def open(self) -> None:
         """Start compiling calls."""
         self._exit_stack.undo_at_end("undoing the changes for compiling", self._traceable_callables.close)
-        intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
+        intercept = functools.partial(intercept_module_calls, self._state, self._plan_module)
         self._exit_stack.enter("compiling modules", intercept, None)
         self._exit_stack.undo_at_end("undoing the changes for compiling", self._end_routing)
         active_routes[self._thread] = (*active_routes.get(self._thread, ()), self.route)
@@ -150,18 +150,22 @@ class CompiledCalls:
             or self._state.is_inside_call
             or not may_be_compiled(call)
             or _is_compiled(call)
-            or is_traced()
+            or is_traced_or_disabled()
         ):
             return call
         if isinstance(call, torch.nn.Module):
-            return interposed(call, self._state, functools.partial(self._plan_own_call, call))
+            return make_interceptor(call, self._state, functools.partial(self._plan_own_call, call))
         try:
             role = self._role_of(call)
             if role == "look inside":
                 return self._with_routed_calls(call)
         except RecursionError:  # the program's own recursion is near its limit
             return call
-        return call if role == "leave" else interposed(call, self._state, functools.partial(self._plan, call))
+        return (
+            call
+            if role == "leave"
+            else make_interceptor(call, self._state, functools.partial(self._plan_routed_call, call))
+        )
 
     def _role_of(self, call: Any) -> Role | None:
         """Return the role of a callable, cached by its code."""
@@ -182,8 +186,8 @@ class CompiledCalls:
             self._roles_by_types[key] = role_with_arguments(call, args, kwargs)
         return self._roles_by_types[key]
 
-    def _plan(self, call: Any, *args: Any, **kwargs: Any) -> SubstituteCall:
-        """Return the call to make for a routed call."""
+    def _plan_routed_call(self, call: Any, *args: Any, **kwargs: Any) -> SubstituteCall:
+        """Return the call that replaces a routed call."""
         while isinstance(call, functools.partial):
             call, args, kwargs = call.func, (*call.args, *args), {**call.keywords, **kwargs}
         role: Role = "leave"
@@ -191,7 +195,7 @@ class CompiledCalls:
             role = self._role_with(call, args, kwargs)
             if role == "look inside":
                 call = self._with_routed_calls(call)
-        substitute = self.plan(call, call, args, kwargs) if role == "compile" else None
+        substitute = self.plan_compiled_call(call, call, args, kwargs) if role == "compile" else None
         self._depth += 1
         return substitute or SubstituteCall(call, args, kwargs, hide_compilation, self._leave_call)
 
@@ -203,7 +207,7 @@ class CompiledCalls:
         function = bound.__func__ if isinstance(bound, types.MethodType) else call
         if not isinstance(function, types.FunctionType):
             return call
-        routed_function = self._routed_functions.routed(function)
+        routed_function = self._routed_functions.copy_with_routed_calls(function)
         if routed_function is None:
             return call
         return (
@@ -213,7 +217,7 @@ class CompiledCalls:
         )
 
     def _plan_own_call(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
-        """Return the call to make for a module whose class has its own ``__call__``; ``None`` for the original."""
+        """Return the compiled call to a module whose class overrides ``__call__``; ``None`` to call it as is."""
         reason = why_not_compiled(module)
         if reason is not None:
             self._state.reasons_not_compiled.setdefault(type(module).__name__, reason)
@@ -228,12 +232,12 @@ class CompiledCalls:
         if reason is not None:
             self._state.reasons_not_compiled.setdefault(type(module).__name__, reason)
             return None
-        substitute = self.plan(original, module, args, kwargs)
+        substitute = self.plan_compiled_call(original, module, args, kwargs)
         if substitute is not None:
             self._depth += 1
         return substitute
 
-    def plan(
+    def plan_compiled_call(
         self, call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> SubstituteCall | None:
         """Return the compiled call to make; ``None`` if it cannot be compiled.
@@ -248,7 +252,7 @@ class CompiledCalls:
         caller = self._prepare()
         if caller is None:
             return None
-        traceable_callable = self._traceable_callables.traceable(call, target)
+        traceable_callable = self._traceable_callables.make_traceable(call, target)
         self._add_compiled(target)
         on_failure = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
         self._state.is_inside_call = True
@@ -261,15 +265,15 @@ class CompiledCalls:
 
     def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
         """Return a callable that calls the function of a cell, compiled if possible."""
-        can_read_globals = self._exit_stack.enter("reading new globals", readable_new_globals, default=False)
+        can_read_globals = self._exit_stack.enter("reading new globals", make_new_globals_readable, default=False)
         if not can_read_globals:
             self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read back a new global"))
             return function
         self._cell = function
-        return interposed(function, self._state, functools.partial(self._plan_cell, function))
+        return make_interceptor(function, self._state, functools.partial(self._plan_cell, function))
 
     def _plan_cell(self, function: Callable[[], Any]) -> SubstituteCall | None:
-        substitute = self.plan(function, function, (), {})
+        substitute = self.plan_compiled_call(function, function, (), {})
         if substitute is None:
             return None
         self._depth += 1
@@ -279,46 +283,49 @@ class CompiledCalls:
     def _prepare(self) -> Callable[..., Any] | None:
         """Return the compiled caller, after preparing PyTorch for the first call; ``None`` if preparing fails."""
         if self._caller is None and self._exit_stack.is_complete:
-            with deferred_interrupts():
-                fullgraph = self._options.fullgraph
-                semantics = functools.partial(while_converting, lambda _: eager_semantics(fullgraph=fullgraph))
+            with defer_interrupts():
+                options = self._options
+                make_context = functools.partial(
+                    eager_semantics, fullgraph=options.fullgraph, draws_as_eager=options.draws_as_eager
+                )
+                semantics = functools.partial(wrap_frame_conversions, lambda _: make_context())
                 self._exit_stack.enter("preserving eager semantics", semantics, None)
-                self._exit_stack.enter("placing warnings", warnings_at_own_lines, None)
+                self._exit_stack.enter("placing warnings", show_warnings_at_source_lines, None)
                 self._exit_stack.enter("isolating the compilation", isolated_compilation, None)
                 if self._exit_stack.is_complete:
                     self._exit_stack.is_complete = False  # a second attempt would also fail
                     with suppress_faults("preparing to compile", self._on_fault):
-                        self_test_hiding()
+                        check_hiding()
                         self._caller = compile_caller(self._options.arguments())
                         self._exit_stack.is_complete = True
         return self._caller
 
     def _add_compiled(self, target: Any) -> None:
-        """Add something to the list of what is compiled, once."""
+        """Add a callable to the list of compiled callables, unless it is already listed."""
         if target is self._cell or self._find_compiled(target) is not None:
             return
         reference: Callable[[], Any]
         try:
             make_reference = weakref.WeakMethod if isinstance(target, types.MethodType) else weakref.ref
             reference = make_reference(target)
-        except TypeError:  # objects that do not support weak references are not kept
+        except TypeError:  # the object supports no weak references
             reference = _no_object
         module_type = type(target).__name__ if isinstance(target, torch.nn.Module) else None
         name = module_type or _name_of(target)
-        line = _line_of(self.filename) if self.filename is not None else None
+        line = _running_top_level_line(self.filename) if self.filename is not None else None
         path = _name_in_callers(target) if self.filename is None else None
         compiled = CompiledCallable(reference, name, module_type, line, path)
-        self.compiled.append(compiled)
+        self.compiled_callables.append(compiled)
         self._compiled_by_key[_identity(target)] = compiled
 
     def _find_compiled(self, target: Any) -> CompiledCallable | None:
-        """Return the entry of a callable that was compiled before."""
+        """Return the list's entry for a callable; ``None`` if it has not been compiled."""
         entry = self._compiled_by_key.get(_identity(target))
         return entry if entry is not None and _identity(entry.target()) == _identity(target) else None
 
 
 def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) -> BaseException | None:
-    """Make an error look as if nothing was compiled; return a different error to raise instead, if needed.
+    """Make an error look as if nothing were compiled; return a different error to raise instead, if needed.
 
     Parameters
     ----------
@@ -342,7 +349,7 @@ def _restore_after_failure(grad_mode: bool, error: BaseException) -> BaseExcepti
 
 
 def _why_run_eagerly(module: torch.nn.Module) -> str | None:
-    """Return why calls of a module are not compiled, as the end of a sentence; ``None`` if they are."""
+    """Return why calls to a module are not compiled, as the end of a sentence; ``None`` if they are."""
     if is_metric(module):
         return "it is a metric, which only collects values"
     if is_driver(module):
@@ -388,8 +395,8 @@ def _name_in_callers(target: Any) -> str | None:
     return next((path for path in paths if path is not None), None)
 
 
-def _line_of(filename: str) -> int | None:
-    """Return the line that is running at the top level of a program."""
+def _running_top_level_line(filename: str) -> int | None:
+    """Return the line of a program's top level that is running, ``None`` if none is."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):  # noqa: SLF001 - the only way to find the caller
         if frame.f_code.co_filename == filename and frame.f_code.co_name == "<module>":
             return line
@@ -397,12 +404,12 @@ def _line_of(filename: str) -> int | None:
 
 
 @contextlib.contextmanager
-def compiled_calls(
+def compile_calls(
     options: CompileOptions, on_fault: Callable[[str, Exception], None], filename: str | None = None
 ) -> Iterator[CompiledCalls]:
     """Compile calls while the context is open; see :class:`CompiledCalls`."""
     exit_stack = GuardedExitStack(on_fault)
-    with claimed(on_fault):
+    with claim_thread(on_fault):
         try:
             calls = CompiledCalls(options, on_fault, filename, exit_stack)
             calls.open()

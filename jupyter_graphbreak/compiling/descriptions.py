@@ -1,4 +1,4 @@
-"""Describe what was compiled for a report: the program's names for it, and the statement that compiles it."""
+"""Describe the callables that were compiled for a report: the program's names for them, and how to compile them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.module_calls import has_own_call, has_skipped_forward
+from jupyter_graphbreak._torch_compat.module_calls import has_skipped_forward, overrides_call
 from jupyter_graphbreak.analysis.functions import first_line
-from jupyter_graphbreak.analysis.python_text import names_bound_by, without_warnings
+from jupyter_graphbreak.analysis.python_text import hide_python_warnings, names_bound_by
 from jupyter_graphbreak.records.additions import CompiledForReport
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
@@ -24,7 +24,7 @@ _MAX_ATTRIBUTES = 200
 
 
 class CompiledCallable(NamedTuple):
-    """Something that was compiled although its caller does not compile it.
+    """A module or function that was compiled although its caller does not compile it.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class CompiledCallable(NamedTuple):
     module_type : str or None
         The class of the module.
     line : int or None
-        The line at the program's top level that was running at the first call.
+        The line of the program's top level that was running during the first call.
     path : str or None
-        The caller's expression for it at the first call; only if the program's file is unknown.
+        The caller's expression for the callable in the first call; only if the program's file is unknown.
     """
 
     target: Callable[[], Any]
@@ -47,27 +47,27 @@ class CompiledCallable(NamedTuple):
     path: str | None = None
 
 
-def describe_compiled(
-    compiled: Iterable[CompiledCallable], namespace: Mapping[str, Any] | None = None, filename: str | None = None
+def describe_compiled_callables(
+    callables: Iterable[CompiledCallable], namespace: Mapping[str, Any] | None = None, filename: str | None = None
 ) -> list[CompiledForReport]:
-    """Describe what was compiled.
+    """Return descriptions of the callables that were compiled.
 
     Parameters
     ----------
     namespace : mapping or None
-        The program's globals after the run; without them, the names at the first call are used.
+        The program's globals after the run; without them, the names in the first call are used.
     filename : str or None
         The file name of the program's code.
     """
     statements = _statements(filename) if filename is not None else []
     descriptions: list[CompiledForReport] = []
-    for call in compiled:
+    for call in callables:
         target = call.target()
         name = call.path if target is None or namespace is None else path_to(target, namespace)
         module_type = type(target).__name__ if is_instance(target, torch.nn.Module) else call.module_type
         code = _compile_statement(name, target, namespace) if name is not None else None
         line = (
-            _first_line_if_bound(statements, call.line, name or "")
+            _first_line_if_bound_before(statements, call.line, name or "")
             if code is not None and call.line is not None
             else None
         )
@@ -108,7 +108,7 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _compile_statement(name: str, target: Any, namespace: Mapping[str, Any] | None) -> str | None:
     is_module = is_instance(target, torch.nn.Module)
-    if is_module and not has_own_call(target) and not has_skipped_forward(target):
+    if is_module and not overrides_call(target) and not has_skipped_forward(target):
         return f"{name}.compile()"
     if not is_module and not is_instance(target, types.FunctionType | types.MethodType):
         return None  # torch.compile turns an instance into a function without its attributes
@@ -118,7 +118,7 @@ def _compile_statement(name: str, target: Any, namespace: Mapping[str, Any] | No
     return code if torch_name is not None else f"import torch\n{code}"
 
 
-@without_warnings()
+@hide_python_warnings()
 def _statements(filename: str) -> list[ast.stmt]:
     try:
         return ast.parse("".join(linecache.getlines(filename))).body
@@ -126,8 +126,8 @@ def _statements(filename: str) -> list[ast.stmt]:
         return []
 
 
-def _first_line_if_bound(statements: list[ast.stmt], line: int, name: str) -> int | None:
-    """Return the first line of the statement at a line; ``None`` if a name is bound there, or only after it."""
+def _first_line_if_bound_before(statements: list[ast.stmt], line: int, name: str) -> int | None:
+    """Return the first line of the statement on a line; ``None`` if that line or only later code binds a name."""
     root = name.partition(".")[0]
     for index, statement in enumerate(statements):
         if statement.lineno <= line <= (statement.end_lineno or statement.lineno):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.module_calls import has_own_call
-from jupyter_graphbreak.recording.targets import closure_values, is_own, is_user_written
+from jupyter_graphbreak._torch_compat.module_calls import overrides_call
+from jupyter_graphbreak.recording.targets import closure_values, is_user_written, may_be_user_defined
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _DRIVING_NAMES = frozenset(
     }
 )  # fmt: skip
 #: Names used by code around computation: clocks, files, logs, progress bars, seeds, modes of modules. A function that
-#: uses one of them is not compiled if it calls a module or another function of the user.
+#: uses one of them is not compiled if it calls a module or a function of the user.
 _SURROUNDING_NAMES = frozenset(
     {
         "time", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "sleep", "open", "tqdm", "trange",
@@ -79,19 +79,19 @@ _MAX_ITEMS = 50
 def may_be_compiled(call: Any) -> bool:
     """Return whether a callable is a function, a method, a partial, or an instance with a ``__call__`` in Python.
 
-    Calls of modules are intercepted in ``nn.Module.__call__``, unless their class has its own.
+    Modules count only if their class overrides ``__call__``; the others are intercepted in ``nn.Module.__call__``.
     """
     if is_instance(call, types.FunctionType | types.MethodType | functools.partial):
         return True
     if is_instance(call, torch.nn.Module):
-        return has_own_call(call)
+        return overrides_call(call)
     if is_instance(call, type | types.BuiltinFunctionType):
         return False
     return is_instance(getattr(type(call), "__call__", None), types.FunctionType)  # noqa: B004 - the class's own
 
 
 def role_of(call: Any) -> Role | None:
-    """Return how to treat calls of a callable, ``None`` if that depends on the arguments.
+    """Return how to treat calls to a callable, ``None`` if that depends on the arguments.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def role_of(call: Any) -> Role | None:
 
 
 def role_with_arguments(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
-    """Return how to treat a call of a callable for which :func:`role_of` returns ``None``.
+    """Return how to treat a call to a callable for which :func:`role_of` returns ``None``.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def role_with_arguments(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) 
         Any callable except a partial.
     """
     if is_instance(call, torch.nn.Module):
-        return "leave"  # calls of modules are compiled elsewhere
+        return "leave"  # calls to modules are compiled elsewhere
     function = plain_function(call)
     if function is None:
         return "compile"
@@ -134,7 +134,7 @@ def role_with_arguments(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) 
     if any(map(_is_from_surrounding_package, uses.values)) or not uses.computes:
         return "look inside"
     has_module = any(is_instance(value, torch.nn.Module) for value in handled_values)
-    return "look inside" if uses.names & _SURROUNDING_NAMES and (uses.calls_own_functions or has_module) else "compile"
+    return "look inside" if uses.names & _SURROUNDING_NAMES and (uses.calls_user_functions or has_module) else "compile"
 
 
 def _owner(call: Any) -> Any:
@@ -190,17 +190,17 @@ class _Uses:
     names : set of str
         Names of globals and attributes.
     values : list
-        The values of its globals and closure, and of the attributes of its instance that it may use.
-    calls_own_functions : bool
-        Whether it calls another function of the user.
+        The values of the function's globals and closure, and of those attributes of its instance that it may use.
+    calls_user_functions : bool
+        Whether the function calls other functions of the user.
     computes : bool
-        Whether it may do more with a tensor than show or store its values.
+        Whether the function may do more with a tensor than show or store its values.
     """
 
     def __init__(self, function: types.FunctionType, owner: Any) -> None:
         self.names: set[str] = set()
         self.values: list[Any] = []
-        self.calls_own_functions = False
+        self.calls_user_functions = False
         self.computes = _calculates(function)
         seen: set[types.CodeType] = set()
         pending: list[tuple[types.FunctionType, Any, int]] = [(function, owner, 0)]
@@ -220,8 +220,8 @@ class _Uses:
             methods = [] if holder is None else [(getattr(type(holder), name, None), holder) for name in sorted(names)]
             for value, receiver in [*((value, None) for value in values), *methods]:
                 helper: Any = inspect.unwrap(value) if is_instance(value, types.FunctionType) else None
-                if is_instance(helper, types.FunctionType) and is_own(helper) and is_user_written(helper):
-                    self.calls_own_functions = True
+                if is_instance(helper, types.FunctionType) and may_be_user_defined(helper) and is_user_written(helper):
+                    self.calls_user_functions = True
                     self.computes = self.computes or _calculates(helper)
                     if depth < _MAX_DEPTH:
                         pending.append((helper, receiver, depth + 1))
@@ -282,7 +282,7 @@ def _holds_tensor(value: Any, depth: int = 0) -> bool:
         items = value
     elif is_instance(value, dict) or type(value).__name__ == "BatchEncoding":
         items = dict(value).values()
-    elif is_own(type(value)) and not is_instance(value, type | torch.nn.Module | types.ModuleType):
+    elif may_be_user_defined(type(value)) and not is_instance(value, type | torch.nn.Module | types.ModuleType):
         items = list((attribute_of(value, "__dict__") or {}).values())
     return any(_holds_tensor(item, depth + 1) for item in itertools.islice(items, _MAX_ITEMS))
 

@@ -1,7 +1,7 @@
-"""Route the calls of some code through one of our functions, which may compile the callee.
+"""Route the calls in some code through one of our functions, which may compile the callee.
 
-``f(x)`` becomes ``route(f)(x)``: the call itself stays at its place in the code, so that results, errors and tracebacks
-are the same.
+``f(x)`` becomes ``route(f)(x)``: the call itself stays where it is, so that results, errors and tracebacks are the
+same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak.analysis.functions import first_line
-from jupyter_graphbreak.analysis.python_text import without_warnings
+from jupyter_graphbreak.analysis.python_text import hide_python_warnings
 from jupyter_graphbreak.faults import with_fallback
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ROUTE = ("jupyter_graphbreak.compiling.routes", "route")
 #: The functions that decide about calls, by the id of the thread whose calls are compiled; the innermost comes last.
 active_routes: dict[int, tuple[Callable[[Any], Any], ...]] = {}
-#: Expressions whose calls are routed. Calls of literals stay unchanged, so that Python still warns about them.
+#: The kinds of callees whose calls are routed. Calls to literals stay unchanged, so that Python still warns about them.
 _CALLABLE_EXPRESSIONS = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 _SCOPE_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 #: The compiler flags in a code object for the ``__future__`` imports of its file.
@@ -42,7 +42,7 @@ route = with_fallback("deciding what to compile", _route, lambda call: call, rep
 
 
 def route_calls(statements: Iterable[ast.stmt]) -> None:
-    """Route the calls of some statements in place, except those inside the functions and classes that they define.
+    """Route the calls in some statements, in place, except those inside the functions and classes that they define.
 
     There is no recursion, because a cell may be nested more deeply than Python's stack.
     """
@@ -86,19 +86,19 @@ class RoutedFunctions:
     def __init__(self) -> None:
         self._codes: dict[types.CodeType, types.CodeType | None] = {}
 
-    def routed(self, function: types.FunctionType) -> types.FunctionType | None:
+    def copy_with_routed_calls(self, function: types.FunctionType) -> types.FunctionType | None:
         """Return a copy of a function with its calls routed; ``None`` if its source is unknown or has changed.
 
         The copy shares the globals, the closure, the defaults and the attributes of the function.
         """
         code = function.__code__
         if code not in self._codes:
-            self._codes[code] = routed_code(code)
-        routed = self._codes[code]
-        if routed is None:
+            self._codes[code] = route_code(code)
+        new_code = self._codes[code]
+        if new_code is None:
             return None
         copy = types.FunctionType(
-            routed, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+            new_code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
         copy.__kwdefaults__ = function.__kwdefaults__
         copy.__qualname__ = function.__qualname__
@@ -106,13 +106,13 @@ class RoutedFunctions:
         return copy
 
 
-@without_warnings()
-def routed_code(code: types.CodeType) -> types.CodeType | None:
+@hide_python_warnings()
+def route_code(code: types.CodeType) -> types.CodeType | None:
     """Return a function's code with its calls routed; ``None`` if its source is unknown or has changed."""
     text = "".join(linecache.getlines(code.co_filename))
     if not text:
         return None
-    flags = code.co_flags & _FUTURE_FLAGS | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # cells may have it
+    flags = code.co_flags & _FUTURE_FLAGS | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as in cells
     try:
         tree = ast.parse(text)
         original = _find_code(compile(text, code.co_filename, "exec", flags, dont_inherit=True), code)
@@ -120,20 +120,20 @@ def routed_code(code: types.CodeType) -> types.CodeType | None:
         if original is None or definition is None or not _is_equivalent(original, code):
             return None
         route_calls(definition.body)
-        routed = _find_code(compile(tree, code.co_filename, "exec", flags, dont_inherit=True), code)
+        new_code = _find_code(compile(tree, code.co_filename, "exec", flags, dont_inherit=True), code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    if routed is None or routed.co_freevars != code.co_freevars:
+    if new_code is None or new_code.co_freevars != code.co_freevars:
         return None
-    return routed.replace(co_qualname=code.co_qualname)
+    return new_code.replace(co_qualname=code.co_qualname)
 
 
-def _find_code(module: types.CodeType, wanted_code: types.CodeType) -> types.CodeType | None:
+def _find_code(module: types.CodeType, code_to_find: types.CodeType) -> types.CodeType | None:
     """Return the code of a function from the code of its file."""
     pending = [module]
     while pending:
         code = pending.pop()
-        if code.co_name == wanted_code.co_name and code.co_firstlineno == wanted_code.co_firstlineno:
+        if code.co_name == code_to_find.co_name and code.co_firstlineno == code_to_find.co_firstlineno:
             return code
         pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return None

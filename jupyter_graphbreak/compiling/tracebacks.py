@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.patching import report_to_run
-from jupyter_graphbreak.analysis.python_text import parse_python, without_warnings
+from jupyter_graphbreak.analysis.python_text import hide_python_warnings, parse_python
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-from jupyter_graphbreak.records.records import is_resume, original_name
+from jupyter_graphbreak.records.records import is_resume_name, original_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,17 +43,17 @@ def hide_compiler(error: BaseException) -> None:
     """
     for chained_error in _chained_errors(error):
         entries = list(_traceback_entries(chained_error.__traceback__))
-        if any(_is_machinery(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
+        if any(_is_machinery(entry) or is_resume_name(entry.tb_frame.f_code.co_name) for entry in entries):
             try:
-                chained_error.__traceback__ = _relinked([*_without_machinery(_with_lines_of_graphs(entries))])
+                chained_error.__traceback__ = _relink([*_drop_machinery(_insert_program_lines(entries))])
             except Exception as fault:  # noqa: BLE001 - the traceback is still usable
                 report_to_run("hiding the frames of the compiler", fault)
 
 
-def self_test_hiding() -> None:
+def check_hiding() -> None:
     """Hide the frames of an imitated compiler, so that an incompatibility shows before anything is compiled.
 
-    The error comes from a graph, called by a resume function, called by a compiled function.
+    A compiled function calls a resume function, which calls a graph, which raises the error.
 
     Raises
     ------
@@ -75,8 +75,8 @@ def self_test_hiding() -> None:
         types.FunctionType(function, scope)(None)
     except AttributeError as error:
         failed_assertion(RuntimeError().with_traceback(error.__traceback__))
-        entries = list(_without_machinery(_with_lines_of_graphs(list(_traceback_entries(error.__traceback__)))))
-        names = [entry.tb_frame.f_code.co_name for entry in _traceback_entries(_relinked(entries))]
+        entries = list(_drop_machinery(_insert_program_lines(list(_traceback_entries(error.__traceback__)))))
+        names = [entry.tb_frame.f_code.co_name for entry in _traceback_entries(_relink(entries))]
         if names[-1] != function.co_name:
             raise AssertionError(f"the frames of the compiler cannot be hidden: {names}") from None
         _is_hashable(function)
@@ -110,27 +110,27 @@ _ASSIGNED_NAME = re.compile(r"\s*(\w+)\s*(?::[^=]*)?=")
 _USER_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)')
 
 
-def _with_lines_of_graphs(entries: list[types.TracebackType]) -> list[types.TracebackType]:
+def _insert_program_lines(entries: list[types.TracebackType]) -> list[types.TracebackType]:
     """Return entries with the program's lines instead of the line that called the graph."""
     new_entries: list[types.TracebackType] = []
     for entry in entries:
-        places = places_in_graph(entry.tb_frame, entry.tb_lineno)
+        stack = stack_of_graph_line(entry.tb_frame, entry.tb_lineno)
         caller = next(
             (index for index in range(len(new_entries) - 1, -1, -1) if not _is_machinery(new_entries[index])), None
         )
-        if places and caller is not None:
-            caller_code = new_entries[caller]
-            (_, line, _), *inlined_places = places
-            stand_ins = [_entry_at_line(caller_code, name, filename, line) for filename, line, name in inlined_places]
+        if stack and caller is not None:
+            caller_entry = new_entries[caller]
+            (_, line, _), *inlined_lines = stack
+            stand_ins = [_entry_at_line(caller_entry, name, filename, line) for filename, line, name in inlined_lines]
             new_entries[caller:] = [
-                types.TracebackType(None, caller_code.tb_frame, _NO_INSTRUCTION, line),
+                types.TracebackType(None, caller_entry.tb_frame, _NO_INSTRUCTION, line),
                 *(stand_in for stand_in in stand_ins if stand_in is not None),
             ]
         new_entries.append(entry)
     return new_entries
 
 
-def places_in_graph(frame: types.FrameType, line: int) -> list[tuple[str, int, str]]:
+def stack_of_graph_line(frame: types.FrameType, line: int) -> list[tuple[str, int, str]]:
     """Return the stack (file, line, function) of the operation on a line of a graph's code, outermost first."""
     if not frame.f_code.co_filename.startswith(_GRAPH_FILE_PREFIX):
         return []
@@ -139,7 +139,7 @@ def places_in_graph(frame: types.FrameType, line: int) -> list[tuple[str, int, s
     if assignment is None or graph is None:
         return []
     stack = next((node.stack_trace for node in graph.nodes if node.name == assignment[1]), None) or ""
-    return [(place["file"], int(place["line"]), place["name"]) for place in _USER_LINE.finditer(stack)]
+    return [(match["file"], int(match["line"]), match["name"]) for match in _USER_LINE.finditer(stack)]
 
 
 def _entry_at_line(entry: types.TracebackType, name: str, filename: str, line: int) -> types.TracebackType | None:
@@ -151,8 +151,8 @@ def _entry_at_line(entry: types.TracebackType, name: str, filename: str, line: i
     code = compile(ast.Module([raise_statement], []), filename, "exec").replace(co_name=name, co_qualname=name)
     try:
         exec(code, entry.tb_frame.f_globals, {})  # noqa: S102 - the statement above
-    except StopIteration as raised:
-        own_entry = raised.__traceback__
+    except StopIteration as error:
+        own_entry = error.__traceback__
         return own_entry.tb_next if own_entry is not None else None
     return None
 
@@ -164,7 +164,7 @@ def is_raised_in_graph(error: BaseException) -> bool:
 
 
 def trim_error(error: BaseException) -> None:
-    """Remove the frames that a plain run does not have from the traceback of an error and of errors chained to it.
+    """Remove the frames that would be missing in a plain run from the traceback of an error and of its chained errors.
 
     These are the frames between the notebook and the cell, and the frames of Dynamo. A resume function is shown as the
     function that it resumes.
@@ -178,7 +178,7 @@ def trim_error(error: BaseException) -> None:
         return
     filename = error.__traceback__.tb_frame.f_code.co_filename
     for chained_error in _chained_errors(error):
-        chained_error.__traceback__ = _trimmed(chained_error.__traceback__, filename)
+        chained_error.__traceback__ = _trim_traceback(chained_error.__traceback__, filename)
 
 
 def _chained_errors(error: BaseException) -> Iterator[BaseException]:
@@ -192,15 +192,15 @@ def _chained_errors(error: BaseException) -> Iterator[BaseException]:
             pending += [chained_error.__cause__, chained_error.__context__]
 
 
-def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.TracebackType | None:
-    entries = list(_without_machinery(_with_lines_of_graphs(list(_traceback_entries(traceback)))))
+def _trim_traceback(traceback: types.TracebackType | None, filename: str) -> types.TracebackType | None:
+    entries = list(_drop_machinery(_insert_program_lines(list(_traceback_entries(traceback)))))
     first = next((i for i, entry in enumerate(entries) if _is_cell(entry, filename)), None)
     if first is None:
         return traceback  # raised elsewhere, and chained to an error of the cell
-    return _relinked(entries[first:])
+    return _relink(entries[first:])
 
 
-def _relinked(entries: list[types.TracebackType]) -> types.TracebackType | None:
+def _relink(entries: list[types.TracebackType]) -> types.TracebackType | None:
     """Return a traceback from entries, with resume functions merged into the functions that they resume."""
     frames: list[tuple[types.TracebackType, types.CodeType]] = []  # entry, code of the function
     for entry in entries:
@@ -210,7 +210,7 @@ def _relinked(entries: list[types.TracebackType]) -> types.TracebackType | None:
             frames.append((entry, entry.tb_frame.f_code))
     traceback = None
     for entry, code in reversed(frames):
-        traceback = _linked(entry, code, traceback)
+        traceback = _link(entry, code, traceback)
     return traceback
 
 
@@ -220,11 +220,11 @@ def _traceback_entries(traceback: types.TracebackType | None) -> Iterator[types.
         traceback = traceback.tb_next
 
 
-def _without_machinery(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
-    for entry, following in itertools.zip_longest(entries, entries[1:]):
+def _drop_machinery(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
+    for entry, next_entry in itertools.zip_longest(entries, entries[1:]):
         code = entry.tb_frame.f_code
         is_disabled_call = code.co_qualname == _DISABLING_WRAPPER and (
-            following is None or not _is_machinery(following)
+            next_entry is None or not _is_machinery(next_entry)
         )
         if is_disabled_call or not _is_machinery(entry):
             yield entry
@@ -237,7 +237,7 @@ def _is_machinery(entry: types.TracebackType) -> bool:
 def _is_cell(entry: types.TracebackType, filename: str) -> bool:
     """Return whether an entry is in the function of the cell, or in a resume function of it."""
     code = entry.tb_frame.f_code
-    is_function = is_resume(code.co_name) or bool(code.co_flags & inspect.CO_NEWLOCALS)
+    is_function = is_resume_name(code.co_name) or bool(code.co_flags & inspect.CO_NEWLOCALS)
     return code.co_filename == filename and original_name(code.co_name) == "<module>" and is_function
 
 
@@ -247,11 +247,11 @@ def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
         original_name(code.co_name) == original_name(caller_code.co_name)
         and code.co_filename == caller_code.co_filename
     )
-    return is_resume(code.co_name) and is_same_function
+    return is_resume_name(code.co_name) and is_same_function
 
 
-def _linked(
-    entry: types.TracebackType, function: types.CodeType, following: types.TracebackType | None
+def _link(
+    entry: types.TracebackType, function: types.CodeType, next_entry: types.TracebackType | None
 ) -> types.TracebackType:
     """Return an entry linked to the following one; for a cell or for Dynamo's code, a stand-in.
 
@@ -259,11 +259,11 @@ def _linked(
     """
     code = entry.tb_frame.f_code
     needs_stand_in = entry.tb_lasti == _NO_INSTRUCTION or not _is_hashable(code)
-    if needs_stand_in or original_name(code.co_name) == "<module>" or is_resume(code.co_name):
+    if needs_stand_in or original_name(code.co_name) == "<module>" or is_resume_name(code.co_name):
         stand_in = _stand_in(entry, function)
         if stand_in is not None:
-            return types.TracebackType(following, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
-    return types.TracebackType(following, entry.tb_frame, max(entry.tb_lasti, 0), entry.tb_lineno)
+            return types.TracebackType(next_entry, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
+    return types.TracebackType(next_entry, entry.tb_frame, max(entry.tb_lasti, 0), entry.tb_lineno)
 
 
 def _is_hashable(code: types.CodeType) -> bool:
@@ -274,9 +274,9 @@ def _is_hashable(code: types.CodeType) -> bool:
     return True
 
 
-@without_warnings()
+@hide_python_warnings()
 def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.TracebackType | None:
-    """Return a traceback entry for the same place in code with the user's name of the function."""
+    """Return a traceback entry for the same position in the code, with the user's name of the function."""
     frame = entry.tb_frame
     filename, name = frame.f_code.co_filename, original_name(frame.f_code.co_name)
     statement = _raising_statement(entry)
@@ -294,8 +294,8 @@ def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.Tra
             stand_in = scope["stand_in"]
             stand_in.__code__ = stand_in.__code__.replace(co_name=name, co_qualname=name)
             stand_in(*arguments, **keywords)
-    except StopIteration as raised:
-        own_entry = raised.__traceback__
+    except StopIteration as error:
+        own_entry = error.__traceback__
         return own_entry.tb_next if own_entry is not None else None
     return None
 
@@ -316,9 +316,9 @@ class _Raiser:
 
 
 def _raising_statement(entry: types.TracebackType) -> ast.stmt:
-    """Return a statement that raises at the range of an entry's instruction.
+    """Return a statement that raises in the source range of an entry's instruction.
 
-    If possible, it is the same kind of expression as in the source: tools can then mark the failing part of the line.
+    If possible, it is the same kind of expression as in the source, so that tools can mark the failing part of a line.
     """
     positions = entry.tb_frame.f_code.co_positions()
     position = next(itertools.islice(positions, max(entry.tb_lasti, 0) // 2, None), (None, None, None, None))
@@ -341,14 +341,14 @@ def _raising_statement(entry: types.TracebackType) -> ast.stmt:
     return ast.copy_location(ast.Try([raising], [], [], [last]), raising)
 
 
-def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None:
-    """Return the expression at a place with raising operands; ``None`` for unsupported kinds of expressions."""
+def _node_at(filename: str, source_range: tuple[int, int, int, int]) -> ast.expr | None:
+    """Return the expression in a range of a file, with operands that raise; ``None`` if its kind is unsupported."""
     tree = parse_python("".join(linecache.getlines(filename)))
     raiser = ast.Name(_RAISER_NAME, ast.Load())
     for node in ast.walk(tree) if tree is not None else ():
         if not isinstance(node, ast.expr):
             continue
-        if (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset) != place:
+        if (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset) != source_range:
             continue
         match node:
             case ast.BinOp(op=op):
@@ -370,17 +370,22 @@ def _parameters(function: types.CodeType) -> tuple[tuple[str, ...], tuple[str, .
     """Return the names of a function's parameters: positional, keyword-only, ``*`` and ``**``."""
     names = iter(function.co_varnames)
     positional_names = tuple(itertools.islice(names, function.co_argcount))
-    by_keyword = tuple(itertools.islice(names, function.co_kwonlyargcount))
+    keyword_only_names = tuple(itertools.islice(names, function.co_kwonlyargcount))
     args_name = next(names) if function.co_flags & inspect.CO_VARARGS else None
-    return positional_names, by_keyword, args_name, next(names) if function.co_flags & inspect.CO_VARKEYWORDS else None
+    return (
+        positional_names,
+        keyword_only_names,
+        args_name,
+        next(names) if function.co_flags & inspect.CO_VARKEYWORDS else None,
+    )
 
 
 def _call_arguments(function: types.CodeType, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a function call from the variables of its frame."""
-    positional_names, by_keyword, args_name, kwargs_name = _parameters(function)
+    positional_names, keyword_only_names, args_name, kwargs_name = _parameters(function)
     arguments = [*(values.get(name) for name in positional_names), *(values.get(args_name, ()) if args_name else ())]
     keywords = dict(values.get(kwargs_name, {}) if kwargs_name else {})
-    return arguments, {**keywords, **{name: values.get(name) for name in by_keyword}}
+    return arguments, {**keywords, **{name: values.get(name) for name in keyword_only_names}}
 
 
 def _stand_in_function(statement: ast.stmt, function: types.CodeType) -> ast.FunctionDef:
@@ -390,13 +395,13 @@ def _stand_in_function(statement: ast.stmt, function: types.CodeType) -> ast.Fun
     def parameter(name: str) -> ast.arg:
         return ast.copy_location(ast.arg(name), line_range)
 
-    positional_names, by_keyword, args_name, kwargs_name = _parameters(function)
+    positional_names, keyword_only_names, args_name, kwargs_name = _parameters(function)
     arguments = ast.arguments(
         posonlyargs=[],
         args=[parameter(name) for name in positional_names],
         vararg=parameter(args_name) if args_name is not None else None,
-        kwonlyargs=[parameter(name) for name in by_keyword],
-        kw_defaults=[None for _ in by_keyword],
+        kwonlyargs=[parameter(name) for name in keyword_only_names],
+        kw_defaults=[None for _ in keyword_only_names],
         kwarg=parameter(kwargs_name) if kwargs_name is not None else None,
         defaults=[],
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, has_cached_code
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend, separate_cache
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend, separate_cache
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
@@ -28,10 +28,10 @@ from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
 from jupyter_graphbreak.experiments.trial.values import difference, show
-from jupyter_graphbreak.faults import internal_error, suppress_faults
+from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
-from jupyter_graphbreak.recording.targets import own_codes
+from jupyter_graphbreak.recording.targets import user_codes
 from jupyter_graphbreak.report.frontends import Example, Frontends, Verdict
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.report.summary import Summary
@@ -77,7 +77,7 @@ def _capture_with_trace(call: Any, first: Arguments) -> Program:
 
 
 def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
-    return torch.compile(call, backend=own_backend(backend), fullgraph=fullgraph)
+    return torch.compile(call, backend=clone_backend(backend), fullgraph=fullgraph)
 
 
 def _capture_with_export(call: Any, first: Arguments, *, strict: bool) -> Program:
@@ -111,7 +111,7 @@ def capture_functions(backend: str) -> list[tuple[str, Capture]]:
 _CAPTURE_SEED = 2
 #: Kinds of differences, besides different values, that make a program wrong, and kinds that get a note.
 _WRONG_KINDS = {"requires_grad", "further gradient", "gradient"}
-_NOTED_KINDS = {"aliasing", "zero gradient", "needless gradient"}
+_NOTED_KINDS = {"aliasing", "lost alias", "zero gradient", "needless gradient"}
 
 
 class Examination:
@@ -136,7 +136,7 @@ class Examination:
         self._subject = Subject(eager.fn, eager.first.arguments)
         self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
-        codes = [*own_codes(self._subject.call), _as_module(self._subject.call).forward.__code__]
+        codes = [*user_codes(self._subject.call), _as_module(self._subject.call).forward.__code__]
         with separate_cache(codes), capture_effects() as effects:
             try:
                 program = self._run_first_input(capture, find_cell)
@@ -334,7 +334,7 @@ def compare(
     diagnostics: list[Diagnostic] = []
 
     def note(activity: str, fault: Exception) -> None:
-        diagnostics.append(Diagnostic("error", internal_error(activity, fault)))
+        diagnostics.append(Diagnostic("error", internal_error_sentence(activity, fault)))
 
     remaining_names = [name for name, _ in capture_functions(backend)]
     with sandboxed(), contextlib.suppress(TimeUpError):
@@ -343,7 +343,7 @@ def compare(
         cases = eager.cases(further_inputs)
         for name, capture in capture_functions(backend):
             require_time()
-            with suppress_faults(f"examining {name}", note, reraised=(TrialStoppedError,)):
+            with suppress_faults(f"examining {name}", note, errors_to_raise=(TrialStoppedError,)):
                 examination = Examination(name, capture, eager, cases, find_cell)
                 verdicts.append(examination.verdict(has_derived_inputs=not further_inputs))
                 if name == "torch.compile":
@@ -388,9 +388,8 @@ def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -
     )
 
 
-def frontends_after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends:
-    """Return a comparison without verdicts that reports an internal error."""
-    note = Diagnostic("error", internal_error("comparing the front ends", fault))
+def frontends_after_fault(fn: Callable[..., Any], note: Diagnostic) -> Frontends:
+    """Return a comparison without verdicts, with a note that gives the reason."""
     name = str(getattr(fn, "__name__", type(fn).__name__))
     return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])
 

@@ -1,14 +1,15 @@
 """Compare reports with a baseline: find the breaks that are new, the same, or gone.
 
-Two breaks are the same if function and cause are the same, even if the line was edited. If the old function is gone
-(renamed, moved, or its file was renamed), line and cause must be the same. With a different release of PyTorch, which
-may have renamed the cause, function and line are enough. Each allowed break allows one break.
+Two breaks are the same if their function and cause are the same, even if the line was edited. If the old function is
+gone (it was renamed or moved, or its file was renamed), the line and the cause must be the same. With a different
+release of PyTorch, which may have renamed the cause, the same function and line are enough. Each entry of a baseline
+allows one break.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,11 +23,35 @@ from jupyter_graphbreak.gate.baseline import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from jupyter_graphbreak.report.schema import Report
 
 _Allowed = TypeVar("_Allowed", AllowedBreak, AllowedEager, AllowedRecompiles)
+_Keys: TypeAlias = "tuple[tuple[Callable[[_Allowed], Hashable], bool], ...]"
+#: How to pair old and new entries, the most certain way first: functions that return the key by which to pair, and
+#: whether to pair only entries whose function is gone.
+_BREAK_KEYS: _Keys[AllowedBreak] = (
+    (lambda allowed: (allowed.path, allowed.function, allowed.cause, allowed.line), False),
+    (lambda allowed: (allowed.path, allowed.function, allowed.cause), False),
+    (lambda allowed: (allowed.function, allowed.cause, allowed.line) if allowed.line else allowed, True),
+    (lambda allowed: (allowed.cause, allowed.line) if allowed.line else allowed, True),
+)
+#: The same for breaks of a different release of PyTorch, which may have renamed the cause.
+_BREAK_KEYS_OF_RELEASE: _Keys[AllowedBreak] = (
+    *_BREAK_KEYS,
+    (lambda allowed: (allowed.path, allowed.function, allowed.line) if allowed.line else allowed, False),
+)
+_EAGER_KEYS: _Keys[AllowedEager] = (
+    (lambda allowed: allowed, False),
+    (lambda allowed: (allowed.function, allowed.reason), True),
+    (lambda allowed: (allowed.path, allowed.reason), True),
+)
+_RECOMPILE_KEYS: _Keys[AllowedRecompiles] = (
+    (lambda allowed: (allowed.path, allowed.function), False),
+    (lambda allowed: allowed.function, True),
+    (lambda allowed: allowed.path, True),
+)
 
 
 class MoreRecompiles(msgspec.Struct, frozen=True):
@@ -44,19 +69,19 @@ class GateVerdict(msgspec.Struct, frozen=True):
     Parameters
     ----------
     new_breaks : list of AllowedBreak
-        Breaks that are not allowed.
+        The breaks that are not allowed.
     newly_eager : list of AllowedEager
-        Functions that run eagerly for a reason other than a break, and are not allowed to.
+        The functions that run eagerly for a reason other than a break although the baseline does not allow it.
     more_recompiles : list of MoreRecompiles
-        Functions with more recompiles than allowed.
+        The functions with more recompiles than allowed.
     gone_breaks : list of AllowedBreak
-        Allowed breaks that no longer occur.
+        The allowed breaks that no longer occur.
     allowed_count : int
         The number of allowed breaks that occurred.
     changed_versions : dict
-        The old and the new version of each library that has changed, by the name of its module.
+        The old and the new version of each library whose version has changed, by the name of its module.
     nothing_compiled : bool
-        Whether nothing was compiled, so that the absence of breaks proves nothing.
+        Whether nothing was compiled: the absence of breaks then proves nothing.
     """
 
     new_breaks: list[AllowedBreak]
@@ -68,56 +93,49 @@ class GateVerdict(msgspec.Struct, frozen=True):
     changed_versions: dict[str, tuple[str, str]] = {}
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether something was compiled and everything that happened is allowed."""
         return not (self.new_breaks or self.newly_eager or self.more_recompiles or self.nothing_compiled)
 
 
 def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
-    """Compare reports with a baseline."""
+    """Return the verdict on reports: whether a baseline allows what they contain, and all differences."""
     current = baseline_of(reports)
     existing_functions = _existing_functions(reports)
 
     def is_gone(old: AllowedBreak | AllowedEager | AllowedRecompiles) -> bool:
         return (old.path, old.function) not in existing_functions
 
-    break_keys: list[tuple[Callable[[AllowedBreak], Hashable], bool]] = [
-        (lambda allowed: (allowed.path, allowed.function, allowed.cause, allowed.line), False),
-        (lambda allowed: (allowed.path, allowed.function, allowed.cause), False),
-        (lambda allowed: (allowed.function, allowed.cause, allowed.line) if allowed.line else allowed, True),
-        (lambda allowed: (allowed.cause, allowed.line) if allowed.line else allowed, True),
-    ]
-    if _release_of(baseline.torch) != _release_of(current.torch):  # releases rename causes
-        break_keys.append(
-            (lambda allowed: (allowed.path, allowed.function, allowed.line) if allowed.line else allowed, False)
-        )
-    gone, new_breaks = _unpaired_entries(baseline.breaks, current.breaks, break_keys, is_gone)
-    eager_keys: list[tuple[Callable[[AllowedEager], Hashable], bool]] = [
-        (lambda allowed: allowed, False),
-        (lambda allowed: (allowed.function, allowed.reason), True),
-        (lambda allowed: (allowed.path, allowed.reason), True),
-    ]
-    _, new_eager = _unpaired_entries(baseline.eager, current.eager, eager_keys, is_gone)
+    is_same_release = _release_of(baseline.torch) == _release_of(current.torch)
+    break_keys = _BREAK_KEYS if is_same_release else _BREAK_KEYS_OF_RELEASE
+    _, gone, new_breaks = _pair_entries(baseline.breaks, current.breaks, break_keys, is_gone)
+    _, _, new_eager = _pair_entries(baseline.eager, current.eager, _EAGER_KEYS, is_gone)
+    pairs, _, _ = _pair_entries(baseline.recompiles, current.recompiles, _RECOMPILE_KEYS, is_gone)
+    allowed_times = {new: max(old.times, baseline.max_recompiles) for old, new in pairs}
     return GateVerdict(
         new_breaks=new_breaks,
         newly_eager=new_eager,
-        more_recompiles=list(_more_recompiles(baseline, current.recompiles, is_gone)),
+        more_recompiles=[
+            MoreRecompiles(new.path, new.function, limit, new.times)
+            for new in current.recompiles
+            if new.times > (limit := allowed_times.get(new, baseline.max_recompiles))
+        ],
         gone_breaks=gone,
         allowed_count=len(current.breaks) - len(new_breaks),
-        nothing_compiled=nothing_compiled(reports),
+        nothing_compiled=have_compiled_nothing(reports),
         changed_versions=_changed_versions(baseline, current),
     )
 
 
 def _changed_versions(baseline: Baseline, current: Baseline) -> dict[str, tuple[str, str]]:
-    """Return the old and new versions of the libraries that changed; local builds of a release count as equal."""
+    """Return the old and the new version of each library that changed; builds of one release count as equal."""
     before, after = ({"torch": allowed.torch, **allowed.libraries} for allowed in (baseline, current))
     pairs = {name: (before[name].partition("+")[0], after[name].partition("+")[0]) for name in before if name in after}
     return {name: (old, new) for name, (old, new) in pairs.items() if old and new and old != new}
 
 
-def nothing_compiled(reports: Sequence[Report]) -> bool:
-    """Return whether reports show neither compiled code nor anything that PyTorch failed to compile."""
+def have_compiled_nothing(reports: Sequence[Report]) -> bool:
+    """Return whether reports contain neither compiled code nor code that PyTorch failed to compile."""
     return not any(
         report.breaks
         or report.skipped
@@ -127,23 +145,22 @@ def nothing_compiled(reports: Sequence[Report]) -> bool:
     )
 
 
-def _unpaired_entries(
+def _pair_entries(
     before: Sequence[_Allowed],
     after: Sequence[_Allowed],
-    keys: Iterable[tuple[Any, bool]],
+    keys: _Keys[_Allowed],
     is_gone: Callable[[_Allowed], bool],
-) -> tuple[list[_Allowed], list[_Allowed]]:
-    """Pair old and new entries, the most certain pairs first; return the unpaired entries of both.
+) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
+    """Pair old and new entries, the most certain pairs first; return the pairs, and the other old and new entries.
 
     Parameters
     ----------
     before, after : sequence
         The old and the new entries.
-    keys : iterable of (callable, bool)
-        Functions that return the key by which to pair, and whether to pair only entries whose function is gone.
     is_gone : callable
         Returns whether the function of an old entry is gone.
     """
+    pairs = []
     old: list[_Allowed | None] = list(before)
     new = list(after)
     for key, needs_gone_function in keys:
@@ -155,58 +172,17 @@ def _unpaired_entries(
         for entry in new:
             matching = unpaired_old.get(key(entry))
             if matching:
-                old[matching.popleft()] = None
+                index = matching.popleft()
+                pairs.append((before[index], entry))
+                old[index] = None
             else:
                 unpaired.append(entry)
         new = unpaired
-    return [entry for entry in old if entry is not None], new
-
-
-def _more_recompiles(
-    baseline: Baseline, current: Sequence[AllowedRecompiles], is_gone: Callable[[AllowedRecompiles], bool]
-) -> Iterable[MoreRecompiles]:
-    allowed_entries = baseline.recompiles
-    allowed = {(old.path, old.function): old.times for old in allowed_entries}
-    gone_functions = _GoneFunctions(old for old in allowed_entries if is_gone(old))
-    for new in current:
-        times = allowed.get((new.path, new.function))
-        if times is None:
-            # A function that is gone may have been renamed, or moved to a different file.
-            former = gone_functions.pop_match(new)
-            times = former.times if former is not None else 0
-        limit = max(times, baseline.max_recompiles)
-        if new.times > limit:
-            yield MoreRecompiles(new.path, new.function, limit, new.times)
-
-
-class _GoneFunctions:
-    """Functions that are gone. A new function may be one of them, renamed or moved to a different file."""
-
-    def __init__(self, gone: Iterable[AllowedRecompiles]) -> None:
-        self._unmatched = dict(enumerate(gone))
-        self._by_function: defaultdict[str, deque[int]] = defaultdict(deque)
-        self._by_path: defaultdict[str, deque[int]] = defaultdict(deque)
-        for place, allowed in self._unmatched.items():
-            self._by_function[allowed.function].append(place)
-            self._by_path[allowed.path].append(place)
-
-    def pop_match(self, recompiled: AllowedRecompiles) -> AllowedRecompiles | None:
-        """Return and remove the first function with the same name or file."""
-        places = [
-            matching[0]
-            for matching in (self._by_function[recompiled.function], self._by_path[recompiled.path])
-            if self._has_unused(matching)
-        ]
-        return self._unmatched.pop(min(places)) if places else None
-
-    def _has_unused(self, places: deque[int]) -> bool:
-        while places and places[0] not in self._unmatched:
-            places.popleft()
-        return bool(places)
+    return pairs, [entry for entry in old if entry is not None], new
 
 
 def _existing_functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
-    """Return the path and name of every function that the reports mention or whose definition they contain."""
+    """Return the path and the name of every function that the reports mention or define in their source text."""
     functions = set()
     for report in reports:
         paths = {source.id: source.path or "" for source in report.sources}
@@ -239,7 +215,7 @@ def ids_of_new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
     unmatched = Counter(verdict.new_breaks)
     ids = set()
     pairs = zip(report.breaks, baseline_entries(report), strict=True)
-    for break_, allowed in reversed(list(pairs)):  # of several equal breaks, the last ones are the new ones
+    for break_, allowed in reversed(list(pairs)):  # of several equal breaks, the last ones count as new
         if unmatched[allowed] > 0:
             unmatched[allowed] -= 1
             ids.add(break_.id)
@@ -247,14 +223,14 @@ def ids_of_new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
 
 
 NOTHING_COMPILED = "nothing was compiled, so the absence of breaks proves nothing"
-COMPILE_SOMETHING = (
+NOTHING_COMPILED_ADVICE = (
     "call a compiled function in this process, and check that compiling is not switched off by "
     'TORCH_COMPILE_DISABLE=1, torch._dynamo.config.disable or the stance "force_eager"'
 )
 
 
 def headline(verdict: GateVerdict) -> str:
-    """Return the decision in one line, e.g. "gate failed: 1 new break, 1 function newly runs eagerly"."""
+    """Return the verdict in one line: "gate failed: 1 new break, 1 function newly runs eagerly"."""
     if verdict.nothing_compiled:
         return f"gate failed: {NOTHING_COMPILED}"
     parts = [
@@ -274,9 +250,9 @@ def headline(verdict: GateVerdict) -> str:
 
 
 def details(verdict: GateVerdict) -> list[str]:
-    """Return one line per difference from the baseline, or the advice if nothing was compiled."""
+    """Return one line for each difference from the baseline; if nothing was compiled, return advice instead."""
     if verdict.nothing_compiled:
-        return [COMPILE_SOMETHING]
+        return [NOTHING_COMPILED_ADVICE]
     has_differences = bool(verdict.new_breaks or verdict.newly_eager or verdict.more_recompiles or verdict.gone_breaks)
     return [
         *(f"new    {_break_text(break_)}{_library_change_note(verdict, break_.path)}" for break_ in verdict.new_breaks),
@@ -303,7 +279,7 @@ def details(verdict: GateVerdict) -> list[str]:
 
 
 def _library_change_note(verdict: GateVerdict, path: str) -> str:
-    """Return a note for the end of a line if the version of the library that contains the file has changed."""
+    """Return a note to append if the version of the library that contains the file has changed; otherwise empty."""
     name = path.partition("/")[0].removesuffix(".py")
     if name not in verdict.changed_versions:
         return ""

@@ -143,12 +143,12 @@ class CellRuns:
 
     def uses_compile(self, tree: ast.Module) -> bool:
         """Return whether a cell compiles something itself."""
-        from jupyter_graphbreak.recording.targets import leads_to_compiled
+        from jupyter_graphbreak.recording.targets import any_uses_torch_compile
 
         namespace = self._shell.user_ns
         if mentions_compile(tree, namespace):
             return True
-        return "torch" in sys.modules and leads_to_compiled(mentioned_objects(tree, namespace).values())
+        return "torch" in sys.modules and any_uses_torch_compile(mentioned_objects(tree, namespace).values())
 
     def runs_code(self, magic: str) -> bool:
         """Return whether a line magic runs code in the notebook's namespace, as ``%run`` does."""

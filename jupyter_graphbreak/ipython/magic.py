@@ -6,7 +6,6 @@ import argparse
 import ast
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -18,12 +17,7 @@ from IPython.display import display
 from jupyter_graphbreak.faults import suppress_faults, with_fallback
 from jupyter_graphbreak.ipython.calls import FrontendComparison, evaluate
 from jupyter_graphbreak.ipython.cell.mentions import mentioned_objects
-from jupyter_graphbreak.ipython.cell.rewriting import (
-    MAGIC,
-    CellRewriter,
-    replace_magic_line,
-    without_magic_line,
-)
+from jupyter_graphbreak.ipython.cell.rewriting import MAGIC, CellRewriter, replace_magic_line, without_magic_line
 from jupyter_graphbreak.ipython.cell.texts import CellTexts
 from jupyter_graphbreak.ipython.cell_run import CellRuns
 from jupyter_graphbreak.ipython.observation import Observation
@@ -116,7 +110,7 @@ def _is_repeating() -> bool:
     return _loaded_magic().runs.is_repeating()
 
 
-begin = with_fallback("watching the cell", _begin, lambda *_: None, reraised=(UsageError,))
+begin = with_fallback("watching the cell", _begin, lambda *_: None, errors_to_raise=(UsageError,))
 cell_caller = with_fallback("compiling the cell", _cell_caller, _uncompiled_cell_caller)
 trim_traceback = with_fallback("hiding the frames of the compiler", _trim_traceback, _strip_own_frame)
 begin_repeat = with_fallback("running the cell again", _begin_repeat, lambda: False)
@@ -246,7 +240,8 @@ class CompileExplain(Magics):
     )
     @argument(
         "--patch", default=None, metavar="PATH",
-        help="As --try, beginning with your own change: a unified diff, which an assistant may have written.",
+        help="Try only your own change, a unified diff, which an assistant may have written; with --try, before all "
+        "others.",
     )  # fmt: skip
     @argument(
         "--cost",
@@ -283,11 +278,6 @@ class CompileExplain(Magics):
         "--log", default=None, metavar="PATH",
         help="Explain the logs that a program wrote with TORCH_TRACE: a folder or a file.",
     )  # fmt: skip
-    @argument(
-        "--sources", action="append", default=None, metavar="DIR",
-        help="With --log: a further folder from which source text may be shown; can be repeated.",
-    )  # fmt: skip
-    @argument("-q", "--quiet", action="store_true", help="Show nothing; useful with -o.")
     @argument("expression", nargs=argparse.REMAINDER, help="With %%compile_explain on a line: the call to explain.")
     @no_var_expand
     @line_cell_magic
@@ -338,7 +328,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
 
     tree, calls = _parse_calls(options)
     observation: Observation | None = None
-    with suppress_faults("watching the call", reraised=(UsageError,)):
+    with suppress_faults("watching the call", errors_to_raise=(UsageError,)):
         cells.note_calling_cell()
         observation = Observation(shell, cells, options, mentioned_objects(tree, shell.user_ns), live)
     if observation is None:
@@ -375,18 +365,12 @@ def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
     if options.expression:
         raise UsageError(f"%compile_explain --log explains a log, not a call: leave out {options.expression!r}")
     try:
-        folders = [Path(folder).expanduser() for folder in options.sources or ()]
-        explained = read_trace(
-            os.path.expanduser(path),  # noqa: PTH111 - a Path would change a URL
-            sources=folders,
-            progress=not options.quiet,
-        )
+        explained = read_trace(os.path.expanduser(path), progress=True)  # noqa: PTH111 - a Path would change a URL
     except (UnreadableTrace, OSError) as error:
         raise UsageError(str(error)) from None
     if options.output is not None:
         shell.user_ns[options.output] = explained
-    if not options.quiet:
-        display(explained)
+    display(explained)
 
 
 def _parse_calls(options: Options) -> tuple[ast.Expression, list[ast.Call]]:

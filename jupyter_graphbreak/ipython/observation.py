@@ -14,10 +14,10 @@ from IPython.core.error import UsageError
 from IPython.display import display
 from msgspec.structs import replace
 
-from jupyter_graphbreak.faults import internal_error, suppress_faults
+from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.ipython.output import Output
 from jupyter_graphbreak.ipython.progress import Progress, ProgressMeter
-from jupyter_graphbreak.recording.exit_stack import GuardedExitStack, deferred_interrupts
+from jupyter_graphbreak.recording.exit_stack import GuardedExitStack, defer_interrupts
 from jupyter_graphbreak.report.schema import Device, Diagnostic
 from jupyter_graphbreak.results import Report
 
@@ -120,25 +120,25 @@ class Observation:
         choice = self._choose_device(named_objects)
         self._device = choice.default if choice is not None else None
         try:
-            with deferred_interrupts():
+            with defer_interrupts():
                 self._open(cells, choice, named_objects)
         except BaseException as error:
             self._show_failed_start(error)
             raise
 
     def _open(self, cells: CellTexts, choice: DeviceChoice | None, named_objects: dict[str, Any]) -> None:
-        from jupyter_graphbreak._torch_compat.configuration import forced_backend
-        from jupyter_graphbreak._torch_compat.default_device import default_device
+        from jupyter_graphbreak._torch_compat.configuration import force_backend
+        from jupyter_graphbreak._torch_compat.default_device import use_default_device
         from jupyter_graphbreak.recording import recorder
-        from jupyter_graphbreak.recording.children import note_earlier_processes, watched_children
-        from jupyter_graphbreak.recording.targets import forget_compiled_code, forget_everything, is_compiled
+        from jupyter_graphbreak.recording.children import note_earlier_processes, trace_child_processes
+        from jupyter_graphbreak.recording.targets import forget_all_compiled_code, forget_compiled_code, is_compiled
 
         exit_stack = self._exit_stack
         if self.options.frontends:
             from jupyter_graphbreak.experiments.trial.guard import observed_effects
 
             self._effects = exit_stack.enter("watching for side effects", observed_effects, None)
-        if not self.options.quiet and not self.options.frontends:
+        if not self.options.frontends:
             self._live.make_room()
             self._output = Output(self._shell, waits_for_graph=self.worth_showing is not None)
             problem = exit_stack.enter("showing the live view", self._output.opened, None)
@@ -146,7 +146,7 @@ class Observation:
                 self._notes.append(Diagnostic("warning", problem))
         with suppress_faults("discarding earlier compiled code", self.note_fault):
             if self.options.fresh:
-                forget_everything()
+                forget_all_compiled_code()
             forget_compiled_code(*named_objects.values())
             self._compiled_objects = {
                 name: weakref.ref(value) for name, value in named_objects.items() if is_compiled(value)
@@ -167,28 +167,30 @@ class Observation:
         if self.options.processes:
             warn = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
-            self._folder = exit_stack.enter(watching, lambda: watched_children(warn), None)
+            self._folder = exit_stack.enter(watching, lambda: trace_child_processes(warn), None)
             exit_stack.enter("looking for earlier processes", lambda: note_earlier_processes(warn), None)
-        if stance := exit_stack.enter("setting the backend", lambda: forced_backend(self.options.backend), ""):
+        if stance := exit_stack.enter("setting the backend", lambda: force_backend(self.options.backend), ""):
             self.note("warning", f'--backend had no effect: the stance is "{stance}".')
-        exit_stack.enter("setting the default device", lambda: default_device(self._device), None)
+        exit_stack.enter("setting the default device", lambda: use_default_device(self._device), None)
 
     def compile_calls(self) -> None:
         """Compile the calls of the code from now on."""
-        from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
+        from jupyter_graphbreak.compiling.compiled_calls import compile_calls
 
         options, filename = self.options.compile_options(), self._cells.running
-        open_calls = functools.partial(compiled_calls, options, self.note_fault, filename)
+        open_calls = functools.partial(compile_calls, options, self.note_fault, filename)
         self._calls = self._exit_stack.enter("compiling what the cell calls", open_calls, None)
 
     def _note_compiled(self) -> None:
         """Record the code that was compiled for the report."""
-        from jupyter_graphbreak.compiling.descriptions import describe_compiled
+        from jupyter_graphbreak.compiling.descriptions import describe_compiled_callables
 
         if self._calls is not None and self.recording is not None:
             calls = self._calls
-            self.recording.note_compiled(describe_compiled(calls.compiled, self._shell.user_ns, calls.filename))
-            if not calls.compiled:
+            self.recording.note_compiled_callables(
+                describe_compiled_callables(calls.compiled_callables, self._shell.user_ns, calls.filename)
+            )
+            if not calls.compiled_callables:
                 for name, reason in list(calls.reasons_not_compiled.items())[:1]:
                     self.note("info", f"`{name}` was not compiled: {reason}.")
 
@@ -204,7 +206,7 @@ class Observation:
 
         misuse = (TorchUnavailable, ValueError, UsageError)
         try:
-            with suppress_faults("choosing the device", self.note_fault, reraised=misuse):
+            with suppress_faults("choosing the device", self.note_fault, errors_to_raise=misuse):
                 require_torch()
                 return _choose_default_device(self.options, named_objects)
         except (TorchUnavailable, ValueError) as error:
@@ -217,7 +219,7 @@ class Observation:
 
     def note_fault(self, activity: str, fault: Exception) -> None:
         """Note an internal error."""
-        diagnostic = Diagnostic("error", internal_error(activity, fault))
+        diagnostic = Diagnostic("error", internal_error_sentence(activity, fault))
         if diagnostic not in self._notes:
             self._notes.append(diagnostic)
 
@@ -247,7 +249,7 @@ class Observation:
         report_and_files: list[tuple[Report, dict[str, str]]] = []
         interrupt: KeyboardInterrupt | None = None
         try:
-            with deferred_interrupts():
+            with defer_interrupts():
                 self._stop(error)
                 report_and_files.append(self._report(error, finish))
                 self._preview(report_and_files[0][0])
@@ -274,11 +276,11 @@ class Observation:
                 self._output.preview(report)
 
     def _store_and_show(self, report: Report) -> None:
-        with deferred_interrupts():
+        with defer_interrupts():
             self.remedies = report.remedies
             report, job = self._with_job(report)
             if self._rerun is not None:
-                report.reproduced_by(self._rerun.reproduce)
+                report.set_reproduce_function(self._rerun.reproduce)
             if self.options.output is not None:
                 self._shell.user_ns[self.options.output] = report if job is None else job
             if self._output is not None:
@@ -333,7 +335,7 @@ class Observation:
 
     def _run_again(self, report: Report, files: dict[str, str], kept: KeptRun) -> Report:
         """Rerun the kept entries on copies, with their output hidden, and return the report with the results."""
-        from jupyter_graphbreak._torch_compat.default_device import default_device
+        from jupyter_graphbreak._torch_compat.default_device import use_default_device
         from jupyter_graphbreak.api.rerun import Rerun
         from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
         from jupyter_graphbreak.ipython.cell.texts import compiler_for
@@ -342,12 +344,15 @@ class Observation:
         compile_text = compiler_for(self._shell, find)
         own_edits = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches_to_try]
         rerun = Rerun(report, files, kept, find, self._show_status)
-        try_remedies = functools.partial(
-            rerun.try_remedies,
-            compile_text=compile_text,
-            also=own_edits,
-            first_breaks=self._breaks_left_untried(report),
-        )
+
+        def try_remedies(seconds: float) -> Report:
+            return rerun.try_remedies(
+                seconds=seconds if self.options.remedies else 0,  # a patch has its own time limit
+                compile_text=compile_text,
+                also=own_edits,
+                first_breaks=self._breaks_left_untried(report),
+            )
+
         look_at_values = functools.partial(rerun.look_at_values, self.options.at or [])
         steps: list[tuple[bool, str, Callable[..., Report]]] = [
             (self.options.tries_changes, "trying remedies", try_remedies),
@@ -366,7 +371,7 @@ class Observation:
                 self._show_status("")
                 note_count = len(self._notes)
                 try:
-                    with suppress_faults(activity, self.note_fault), default_device(self._device), _silence():
+                    with suppress_faults(activity, self.note_fault), use_default_device(self._device), _silence():
                         step(seconds=seconds)
                 except KeyboardInterrupt:
                     self.note("warning", f"{activity.capitalize()} was interrupted.")
@@ -419,7 +424,7 @@ class Observation:
 
     def _show_failed_start(self, error: BaseException) -> None:
         """Undo everything, and show that the run could not begin."""
-        with deferred_interrupts():
+        with defer_interrupts():
             self.undo()
             if isinstance(error, Exception) and not isinstance(error, UsageError):
                 self.note_fault("starting to watch", error)
@@ -435,23 +440,21 @@ class Observation:
 
     def _show_comparison(self, report: Report) -> None:
         """Compare the front ends, if the run succeeded, and show the table above the report."""
-        from jupyter_graphbreak._torch_compat.default_device import default_device
+        from jupyter_graphbreak._torch_compat.default_device import use_default_device
 
         note_count = len(self._notes)
         try:
-            with suppress_faults("comparing the front ends", self.note_fault, reraised=(UsageError,)):
+            with suppress_faults("comparing the front ends", self.note_fault, errors_to_raise=(UsageError,)):
                 if report.status == "ok" and self.compare is not None:
-                    with default_device(self._device):
+                    with use_default_device(self._device):
                         frontends = self.compare(self._effects)
                     if self.options.output is not None:
                         self._shell.user_ns[self.options.output] = frontends
-                    if not self.options.quiet:
-                        display(frontends)
+                    display(frontends)
         except UsageError as error:
             print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run
         finally:
-            if not self.options.quiet:
-                display(replace(report, diagnostics=[*report.diagnostics, *self._notes[note_count:]]))
+            display(replace(report, diagnostics=[*report.diagnostics, *self._notes[note_count:]]))
 
     def _note_not_compiled_again(self) -> None:
         from jupyter_graphbreak.recording.targets import names_not_compiled_again
@@ -492,14 +495,14 @@ def _patches_to_try(options: Options) -> list[Patch]:
 
 
 def _choose_default_device(options: Options, named_objects: dict[str, Any]) -> DeviceChoice:
-    from jupyter_graphbreak._torch_compat.configuration import backends, modes
+    from jupyter_graphbreak._torch_compat.configuration import backend_names, mode_names
     from jupyter_graphbreak._torch_compat.default_device import CudaDevices, cuda_devices
     from jupyter_graphbreak.ipython.options import choose_device
-    from jupyter_graphbreak.recording.targets import with_used_globals
+    from jupyter_graphbreak.recording.targets import add_used_globals
 
-    if options.backend is not None and options.backend not in (known := backends()):
+    if options.backend is not None and options.backend not in (known := backend_names()):
         raise UsageError(f"unknown backend {options.backend!r}: use one of {', '.join(known)}")
-    if options.mode is not None and options.mode not in (known := modes()):
+    if options.mode is not None and options.mode not in (known := mode_names()):
         raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(known)}")
     cuda = cuda_devices() if options.device != "cpu" else CudaDevices()
-    return choose_device(options.device, cuda, with_used_globals(named_objects))
+    return choose_device(options.device, cuda, add_used_globals(named_objects))

@@ -14,58 +14,24 @@ from IPython.core.error import UsageError
 
 from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.report.schema import Device
+from jupyter_graphbreak.views.words.plain_text import join_words
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from jupyter_graphbreak._torch_compat.default_device import CudaDevices
     from jupyter_graphbreak.compiling.compile_options import CompileOptions
 
+#: At most this many objects on the CPU are named.
+_MAX_NAMES = 3
 _DEVICE_PATTERN = re.compile(r"auto|cpu|cuda(?::\d+)?")
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The options that the user gave to the magic.
+    """The options that the user gave to the magic, which describes them in its help.
 
-    Parameters
-    ----------
-    device : str
-        ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-    backend : str or None
-        The backend for everything that is compiled; with ``None``, the cell's own calls keep their backends.
-    fullgraph, mode, dynamic
-        Options for the code that the magic compiles.
-    frontends : bool
-        Whether to compare the front ends on the function that is called.
-    output : str or None
-        The variable for the report.
-    quiet : bool
-        Whether to show nothing.
-    processes : bool
-        Whether to also watch the processes that the cell starts.
-    remedies : bool
-        Whether to try changes that remove breaks and recompiles.
-    patch : str or None
-        The path of a unified diff to try before all other changes.
-    cost : bool
-        Whether to measure the cost and benefit of compiling.
-    check : bool
-        Whether to compare compiled results with eager ones.
-    values : bool
-        Whether to look at the values inside compiled code.
-    at : list of str or None
-        The lines to show operation by operation.
-    repro : bool
-        Whether to write a standalone script for each finding.
-    fresh : bool
-        Whether to first forget what the kernel has compiled.
-    log : str or None
-        The trace log to explain instead of a run.
-    sources : list of str or None
-        Further folders from which source text may be shown, for ``log``.
-    expression : str
-        The text after the options.
+    ``remedies`` is ``--try``; ``expression`` is the text after the options.
     """
 
     device: str = "auto"
@@ -75,7 +41,6 @@ class Options(msgspec.Struct, frozen=True):
     dynamic: Literal["true", "false"] | None = None
     frontends: bool = False
     output: str | None = None
-    quiet: bool = False
     processes: bool = False
     remedies: bool = False
     patch: str | None = None
@@ -86,7 +51,6 @@ class Options(msgspec.Struct, frozen=True):
     repro: bool = False
     fresh: bool = False
     log: str | None = None
-    sources: list[str] | None = None
     expression: str = ""
 
     def compile_options(self) -> CompileOptions:
@@ -97,7 +61,14 @@ class Options(msgspec.Struct, frozen=True):
         backend = self.backend
         if backend is None and self.mode is None and (self.cost or self.check):
             backend = "inductor"  # the default of torch.compile; eager has nothing to measure
-        return CompileOptions(backend=backend, mode=self.mode, fullgraph=self.fullgraph, dynamic=dynamic)
+        return CompileOptions(
+            backend=backend,
+            mode=self.mode,
+            fullgraph=self.fullgraph,
+            dynamic=dynamic,
+            # `--check` compiles with this setting again; the times of `--cost` are those without it.
+            draws_as_eager=self.check and not self.cost,
+        )
 
     @property
     def runs_again(self) -> bool:
@@ -192,7 +163,7 @@ def choose_device(requested: str, cuda: CudaDevices, values: Mapping[str, Any]) 
         return DeviceChoice(Device("auto", "cpu", note=cuda.why_none))
     on_cpu = [name for name, value in values.items() if "cpu" in devices_of(value)]
     if on_cpu:
-        names = f"{_list_names(on_cpu)} {'is' if len(on_cpu) == 1 else 'are'} on the CPU"
+        names = f"{join_words(on_cpu, ', ', _MAX_NAMES)} {'is' if len(on_cpu) == 1 else 'are'} on the CPU"
         return DeviceChoice(Device("auto", "cpu", note=f"{names}, so the code's own devices are used"))
     default_device = f"cuda:{cuda.current}"
     return DeviceChoice(Device("auto", default_device, cuda.names[cuda.current]), default_device)
@@ -228,9 +199,3 @@ def _tensors(value: Any) -> Iterable[Any]:
     if callable(attribute_of(value, "parameters")) and callable(attribute_of(value, "buffers")):
         return [*value.parameters(), *value.buffers()]
     return [value] if None not in (attribute_of(value, "device"), attribute_of(value, "dtype")) else []
-
-
-def _list_names(names: Sequence[str]) -> str:
-    max_names = 3
-    shown = ", ".join(names[:max_names])
-    return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"

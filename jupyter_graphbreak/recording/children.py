@@ -22,9 +22,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger, trace_writer
-from jupyter_graphbreak._torch_compat.threads import as_stdlib_function, break_at_call, claimed, current_claims
+from jupyter_graphbreak._torch_compat.threads import as_stdlib_function, break_at_call, claim_thread, current_claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.threads import Claim
 
 _TRACE_VARIABLE = "TORCH_TRACE"
-#: Commands and programs that are taken for Python; only their processes are noted as missing.
+#: Commands and programs that count as Python; only their processes are noted as missing.
 _PYTHON_COMMAND = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
 _MAX_COMMAND_LENGTH = 100
 #: Processes that only wait for work use less processor time than this.
@@ -67,7 +67,7 @@ class _WatchedBlock(NamedTuple):
 
 
 @contextlib.contextmanager
-def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
+def trace_child_processes(on_note: Callable[[str], None]) -> Iterator[Path]:
     """Yield a temporary folder for the traces of the processes that the ``with`` block starts.
 
     If the user has set ``TORCH_TRACE``, it stays in force, and the yielded folder is empty.
@@ -75,8 +75,8 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
     Parameters
     ----------
     on_note : callable
-        Receives a sentence about traces that are elsewhere, and about each process that cannot be watched, if
-        ``subprocess`` in this process starts it.
+        Receives a sentence about traces that are elsewhere, and one about each process that cannot be watched, if
+        ``subprocess`` starts it in this process.
     """
     if _is_set_by_user(os.environ.get(_TRACE_VARIABLE)):
         user_folder = os.environ[_TRACE_VARIABLE]
@@ -92,7 +92,7 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
     earlier_handlers = list(trace_logger().handlers)
     _install_hooks()
     outer = _current_block()
-    with claimed() as claim, _patched_starts():
+    with claim_thread() as claim, _patch_process_starts():
         block = _WatchedBlock(folder, claim, on_note)
         _blocks.append(block)
         try:
@@ -119,7 +119,7 @@ def note_earlier_processes(on_note: Callable[[str], None]) -> Iterator[None]:
     Parameters
     ----------
     on_note : callable
-        Receives a sentence with their number.
+        Receives a sentence that states their number.
     """
     earlier_seconds = _child_processor_seconds()
     try:
@@ -133,13 +133,14 @@ def note_earlier_processes(on_note: Callable[[str], None]) -> Iterator[None]:
         if count:
             processes, pronoun = ("1 process", "it") if count == 1 else (f"{count} processes", "they")
             on_note(
-                f"{processes} worked in this run but had started before it, and what {pronoun} compiled is missing: "
-                "start such processes in the cell or block itself (`ray.init()`, a pool, a `LocalCluster`)."
+                f"{processes} worked in this run but had started before it, so the report lacks the code that "
+                f"{pronoun} compiled: start such processes in the cell or block itself (`ray.init()`, a pool, a "
+                "`LocalCluster`)."
             )
 
 
 def _child_processor_seconds() -> dict[tuple[int, float], float]:
-    """Return the processor seconds of each process below this one that runs Python, by its id and start time.
+    """Return the processor seconds of each descendant of this process that runs Python, by its id and start time.
 
     The command line is ignored, because Ray's workers replace it with a title.
     """
@@ -166,7 +167,7 @@ def _current_block() -> _WatchedBlock | None:
 
 
 def _restore_environment(folder: str) -> None:
-    """After a folder's block has ended, let the environment name the folder of a block that is still watched."""
+    """After a folder's block has ended, set the variable to the folder of a block that is still watched."""
     if os.environ.get(_TRACE_VARIABLE) == folder:
         _set_variable(_blocks[-1].folder if _blocks else None)
     if not _blocks:
@@ -207,7 +208,7 @@ def _install_hooks() -> None:
 
 
 @contextlib.contextmanager
-def _patched_starts() -> Iterator[None]:
+def _patch_process_starts() -> Iterator[None]:
     """Start processes one after the other, each with the folder of the thread that starts it.
 
     The environment belongs to the whole process, and ``multiprocessing`` spawns without an audit event.
@@ -217,15 +218,15 @@ def _patched_starts() -> Iterator[None]:
         for owner, name in ((subprocess.Popen, "__init__"), (util, "spawnv_passfds")):
             original = getattr(owner, name, None)
             if original is not None:  # not on every system
-                stack.enter_context(patched(owner, name, _with_chosen_folder(original)))
+                stack.enter_context(patch_attribute(owner, name, _choose_folder_before(original)))
         if os.name == "posix":
-            system = _with_variable_in_shell(os.system)
+            system = _set_variable_in_shell(os.system)
             stack.enter_context(break_at_call(system))
-            stack.enter_context(patched(os, "system", system))
+            stack.enter_context(patch_attribute(os, "system", system))
         yield
 
 
-def _with_chosen_folder(original: Callable[..., Any]) -> Callable[..., Any]:
+def _choose_folder_before(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def start(*args: Any, **kwargs: Any) -> Any:
         with _start_lock:
@@ -236,8 +237,8 @@ def _with_chosen_folder(original: Callable[..., Any]) -> Callable[..., Any]:
     return start
 
 
-def _with_variable_in_shell(original: Callable[[Any], int]) -> Any:
-    """Return an ``os.system`` whose shell sets the variable: other threads must not wait for its command."""
+def _set_variable_in_shell(original: Callable[[Any], int]) -> Any:
+    """Return an ``os.system`` whose shell sets the variable, because other threads must not wait for the command."""
 
     @functools.wraps(original)
     def system(command: str | bytes | os.PathLike[str]) -> int:
@@ -279,7 +280,7 @@ def _write_after_fork() -> None:
 
 
 def _before_start(event: str, arguments: tuple[Any, ...]) -> None:
-    """Choose the folder for a process that is about to start; note if its own environment prevents that."""
+    """Choose the folder for a process that is about to start; add a note if the process has its own environment."""
     if not _blocks or event not in _START_EVENTS:
         return
     with contextlib.suppress(Exception):  # the user's program must not notice us

@@ -66,11 +66,11 @@ class GuardedExitStack:
 
 
 #: The attribute of our handler that refers to the handler it delays.
-DEFERRED = "graphbreak_deferred"
+DEFERRED_HANDLER_ATTRIBUTE = "graphbreak_deferred"
 
 
 @contextlib.contextmanager
-def deferred_interrupts() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Delay an interrupt until the context ends; a second interrupt takes effect at once.
 
     This only applies to the main thread, and only if Python handles interrupts.
@@ -86,7 +86,7 @@ def deferred_interrupts() -> Iterator[None]:
         if len(delayed) > 1:
             handler(number, frame)
 
-    vars(delay)[DEFERRED] = handler
+    vars(delay)[DEFERRED_HANDLER_ATTRIBUTE] = handler
     signal.signal(signal.SIGINT, delay)
     try:
         yield

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak import faults
-from jupyter_graphbreak._torch_compat.compiled import counted_compilations, is_known_code, known_codes
+from jupyter_graphbreak._torch_compat.compiled import count_compilations, is_known_code, snapshot_known_codes
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, why_compile_is_disabled
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
-from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
-from jupyter_graphbreak._torch_compat.threads import claimed
+from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, restrict_trace, trace_logger
+from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.records import additions
@@ -34,10 +34,10 @@ from jupyter_graphbreak.records.records import (
     NEEDED_ENTRIES,
     Record,
     StackEntry,
+    reduce_record,
     with_encodable_text,
-    without_spare_data,
 )
-from jupyter_graphbreak.records.source_texts import recorded_sources
+from jupyter_graphbreak.records.source_texts import collect_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -60,7 +60,7 @@ class Recording:
         Returns the cell that a code object comes from, given its file name; ``None`` if it is not from a cell.
     on_record : callable or None
         Called with each new record, for live progress, on the thread that compiles.
-    running : str or None
+    running_filename : str or None
         The file name of the cell that is running.
     """
 
@@ -68,13 +68,13 @@ class Recording:
         self,
         find_cell: FindCell = cell_of_shell,
         on_record: Callable[[Record], None] | None = None,
-        running: str | None = None,
+        running_filename: str | None = None,
     ) -> None:
         self.records: list[Record] = []
         self.capture_s = 0.0
         self._find_cell = find_cell
         self._on_record = on_record
-        self._running = running
+        self._running_filename = running_filename
         self._lock = threading.Lock()
         self._start = time.perf_counter()
         self._noted_errors: set[str] = set()
@@ -98,13 +98,13 @@ class Recording:
             self._on_record(record)
 
     def add_time_spent(self, seconds: float) -> None:
-        """Add to the time that recording took, in seconds."""
+        """Add some seconds to the time that recording took."""
         with self._lock:
             self.capture_s += seconds
 
     def note(self, level: Literal["info", "warning", "error"], message: str) -> None:
         """Add a sentence for the report's diagnostics."""
-        self._add_outside(additions.Note(level=level, message=message))
+        self._append_without_context(additions.Note(level=level, message=message))
 
     def note_lost(self, kind: str, error: Exception) -> None:
         """Add a note that an entry of the trace is missing, once per kind and error."""
@@ -112,7 +112,7 @@ class Recording:
 
     def note_fault(self, activity: str, fault: Exception) -> None:
         """Add a note about an internal error, once per error."""
-        self._note_error_once(faults.internal_error(activity, fault))
+        self._note_error_once(faults.internal_error_sentence(activity, fault))
 
     def _note_error_once(self, sentence: str) -> None:
         if sentence not in self._noted_errors:
@@ -121,17 +121,17 @@ class Recording:
 
     def describe_device(self, device: Device) -> None:
         """Record the device of the run."""
-        self._add_outside(additions.DeviceUsed(**msgspec.structs.asdict(device)))
+        self._append_without_context(additions.DeviceUsed(**msgspec.structs.asdict(device)))
 
-    def note_compiled(self, compiled: Iterable[additions.CompiledForReport]) -> None:
+    def note_compiled_callables(self, callables: Iterable[additions.CompiledForReport]) -> None:
         """Record the code that was compiled for the report although the program does not compile it."""
         self._has_compiled_calls = True
-        for call in compiled:
-            self._add_outside(call)
+        for call in callables:
+            self._append_without_context(call)
 
     def started_codes(self) -> list[tuple[str, str, int]]:
         """Return the function, file and first line of each code object that Dynamo has begun to compile."""
-        return [started.place for started in additions.additions_of(self.records, additions.FrameStarted)]
+        return [frame_start.place for frame_start in additions.additions_of(self.records, additions.FrameStarted)]
 
     def fail(self, error: BaseException) -> None:
         """Record the exception that ended the run."""
@@ -139,7 +139,7 @@ class Recording:
             StackEntry(entry.filename, entry.lineno, entry.name, None, entry.colno, entry.end_colno, entry.end_lineno)
             for entry in traceback.extract_tb(error.__traceback__)
         ]
-        self._add_outside(
+        self._append_without_context(
             additions.RunEnded(
                 status="interrupted" if isinstance(error, KeyboardInterrupt) else "error",
                 type=type(error).__name__,
@@ -148,8 +148,8 @@ class Recording:
             )
         )
 
-    def _add_outside(self, addition: Addition) -> None:
-        """Append an addition that belongs to no compilation."""
+    def _append_without_context(self, addition: Addition) -> None:
+        """Append an addition that does not belong to a compilation."""
         self.append(_record_of(addition))
 
     def records_so_far(self) -> list[Record]:
@@ -161,8 +161,8 @@ class Recording:
     def _finish(self, compilation_count: int | None, earlier_codes: list[ref[CodeType]] | None) -> None:
         for record in self._closing_records(self.records, compilation_count, earlier_codes):
             self.append(record)
-        for failed in additions.additions_of(self.records, additions.WatchFailed):
-            faults.collect_fault(failed.sentence)
+        for failure in additions.additions_of(self.records, additions.WatchFailed):
+            faults.collect_fault(failure.sentence)
         for note in additions.additions_of(self.records, additions.Note):
             if note.level == "error":
                 faults.collect_fault(note.message)
@@ -172,7 +172,7 @@ class Recording:
     ) -> list[Record]:
         """Return the sources that records mention and a summary of the run."""
         start = time.perf_counter()
-        sources = list(recorded_sources(records, self._find_cell, self._running))
+        sources = list(collect_sources(records, self._find_cell, self._running_filename))
         summary = additions.RunSummary(
             torch=require_torch(),
             python=platform.python_version(),
@@ -198,8 +198,8 @@ class Recording:
     def _unchanged_earlier_codes(self, earlier_codes: list[ref[CodeType]]) -> Iterator[additions.CachedCode]:
         """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
         started_ids: dict[tuple[str, str, int], set[int | None]] = {}
-        for started in additions.additions_of(self.records, additions.FrameStarted):
-            started_ids.setdefault(started.place, set()).add(started.id)
+        for frame_start in additions.additions_of(self.records, additions.FrameStarted):
+            started_ids.setdefault(frame_start.place, set()).add(frame_start.id)
         for reference in earlier_codes:
             code = reference()
             if code is None or not is_known_code(code):
@@ -233,7 +233,7 @@ class Recording:
 def record(
     find_cell: FindCell = cell_of_shell,
     on_record: Callable[[Record], None] | None = None,
-    running: str | None = None,
+    running_filename: str | None = None,
 ) -> Iterator[Recording]:
     """Record the compilations of the code in the ``with`` block; see :class:`Recording` for the parameters.
 
@@ -253,19 +253,19 @@ def record(
         If torch is missing or too old.
     """
     require_torch()
-    recording = Recording(find_cell, on_record, running)
+    recording = Recording(find_cell, on_record, running_filename)
     earlier_codes: list[ref[CodeType]] | None = None
-    count_compilations: Callable[[], int | None] | None = None
+    get_compilation_count: Callable[[], int | None] | None = None
     try:
         with (
-            claimed(recording.note_fault) as claim,
+            claim_thread(recording.note_fault) as claim,
             _earlier_codes(recording.note_fault) as earlier_codes,
-            counted_compilations(claim) as count_compilations,
-            _attached(handler := _TraceHandler(recording, claim)),
-            narrowed_trace(handler, NEEDED_ENTRIES, recording.note_lost, claim),
-            watch(recording.add, recording.add_time_spent, claim) as missing,
+            count_compilations(claim) as get_compilation_count,
+            _attach_handler(handler := _TraceHandler(recording, claim)),
+            restrict_trace(handler, NEEDED_ENTRIES, recording.note_lost, claim),
+            watch(recording.add, recording.add_time_spent, claim) as missing_hooks,
         ):
-            for sentence in missing:
+            for sentence in missing_hooks:
                 recording.note("warning", sentence)
             recording._note_why_compile_is_disabled()  # noqa: SLF001 - same module
             yield recording
@@ -273,17 +273,17 @@ def record(
         recording.fail(error)
         raise
     finally:
-        compilation_count = count_compilations() if count_compilations is not None else None
+        compilation_count = get_compilation_count() if get_compilation_count is not None else None
         recording._finish(compilation_count, earlier_codes)  # noqa: SLF001 - same module
 
 
 @contextlib.contextmanager
 def _earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
-    """Yield the code objects that Dynamo knows now, ``None`` if they are unknown; see :func:`known_codes`."""
+    """Yield the code objects that Dynamo knows now, ``None`` if they are unknown; see :func:`snapshot_known_codes`."""
     with contextlib.ExitStack() as stack:
         earlier_codes = None
         try:
-            earlier_codes = stack.enter_context(known_codes())
+            earlier_codes = stack.enter_context(snapshot_known_codes())
         except AttributeError:  # not in this PyTorch
             pass
         except Exception as fault:  # noqa: BLE001 - the user's program must not notice us
@@ -292,7 +292,7 @@ def _earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | N
 
 
 @contextlib.contextmanager
-def _attached(handler: logging.Handler) -> Iterator[None]:
+def _attach_handler(handler: logging.Handler) -> Iterator[None]:
     """Attach a handler to the logger of the structured trace while the context is open."""
     logger = trace_logger()
     try:
@@ -302,8 +302,8 @@ def _attached(handler: logging.Handler) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-#: The entries that number the files of a stack, each with the name of the stack.
-_STACKS = {"dynamo_start": "stack", "symbolic_shape_specialization": "user_stack"}
+#: The kinds of entries with a stack that refers to its files by number, each with the key of the stack.
+_STACK_KEYS = {"dynamo_start": "stack", "symbolic_shape_specialization": "user_stack"}
 
 
 class _TraceHandler(logging.Handler):
@@ -320,7 +320,7 @@ class _TraceHandler(logging.Handler):
         try:
             envelope = getattr(entry, "metadata", None)
             if isinstance(envelope, dict) and self._claim.covers_this_thread():
-                self._take_record(Record(envelope, getattr(entry, "payload", None)))
+                self._append_if_needed(Record(envelope, getattr(entry, "payload", None)))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             with contextlib.suppress(Exception):
                 self._recording.note_lost("record", error)
@@ -330,12 +330,12 @@ class _TraceHandler(logging.Handler):
             with contextlib.suppress(Exception):
                 self._recording.note_fault("measuring the time of the recording", error)
 
-    def _take_record(self, record: Record) -> None:
+    def _append_if_needed(self, record: Record) -> None:
         if record.kind not in NEEDED_ENTRIES:
             return
-        if (stack := _STACKS.get(record.kind)) is not None:
+        if (stack := _STACK_KEYS.get(record.kind)) is not None:
             self._name_files(record.data.get(stack) or ())
-        self._recording.append(without_spare_data(record))
+        self._recording.append(reduce_record(record))
 
     def _name_files(self, stack: Any) -> None:
         """Add the names of interned files; they may have been interned before recording began."""
@@ -363,9 +363,9 @@ def _message(error: BaseException) -> str:
 
 
 def _needs_user_code(value: object) -> bool:
-    """Return whether converting a value to text would run the user's code."""
-    makers = (type(value).__str__, type(value).__repr__)
-    files = [maker.__code__.co_filename for maker in makers if isinstance(maker, types.FunctionType)]
+    """Return whether converting a value to a string would run the user's code."""
+    methods = (type(value).__str__, type(value).__repr__)
+    files = [method.__code__.co_filename for method in methods if isinstance(method, types.FunctionType)]
     return not all(map(is_library, files))
 
 

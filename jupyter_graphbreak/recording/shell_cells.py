@@ -1,4 +1,4 @@
-"""The cells of the IPython in which this process runs."""
+"""The cells of this process's IPython shell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from jupyter_graphbreak.records.source_texts import CellText
 
 
 def cell_of_shell(filename: str) -> CellText | None:
-    """Return the cell of this process's IPython with a file name, with the text and the lines of its tracebacks."""
+    """Return the cell of this process's IPython that has a file name, ``None`` if there is none.
+
+    Its text is the one that tracebacks show.
+    """
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = find_shell() if find_shell is not None else None
     numbers: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})

@@ -12,8 +12,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat import compiled
-from jupyter_graphbreak._torch_compat.kernels import python_kernels
-from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxied_by, unwrapped
+from jupyter_graphbreak._torch_compat.operations import python_kernels
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxy_target, unwrap
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ _FOREIGN_PACKAGES = frozenset(
 #: Foreign packages with decorators: the closure of a decorated function contains the original function.
 _DECORATING_PACKAGES = frozenset({"torch", "functools"})
 _MAX_DEPTH = 12
-_NUMBERS_AND_TEXTS = frozenset({str, bytes, int, float, bool, type(None)})
+_SCALAR_TYPES = frozenset({str, bytes, int, float, bool, type(None)})
 #: Types whose values have no user-defined methods; an instance of a user's subclass may have some.
-_PLAIN_TYPES = _NUMBERS_AND_TEXTS | {list, tuple, dict, set}
+_PLAIN_TYPES = _SCALAR_TYPES | {list, tuple, dict, set}
 #: The types of attributes that are searched, besides objects.
 _FUNCTIONS_AND_CONTAINERS = (types.FunctionType, types.MethodType, list, tuple, set, frozenset, deque, dict)
 #: The packages whose objects refer to all variables of a notebook.
 _HOST_PACKAGES = frozenset({"IPython", "ipykernel"})
 _TENSOR_TYPES = frozenset({("torch", "Tensor"), ("torch.nn.parameter", "Parameter")})
-#: The dicts of a module with tensors and modules.
+#: The attributes of a module that are dicts of tensors or modules.
 _MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 #: The types of PyTorch's operators.
 _OPERATOR_TYPES = frozenset({"OpOverload", "OpOverloadPacket"})
@@ -55,7 +55,7 @@ def is_compiled(value: Any) -> bool:
     return compiled.compiled_callable(value) is not None
 
 
-def leads_to_compiled(values: Iterable[Any]) -> bool:
+def any_uses_torch_compile(values: Iterable[Any]) -> bool:
     """Return whether any of the objects is compiled or ``torch.compile``, or uses an object that is."""
     return any(
         compiled.is_torch_compile(value) or (is_compiled(value) and not compiled.is_dynamo_disabled(value))
@@ -69,20 +69,20 @@ def forget_compiled_code(*values: Any) -> None:
     Code that torch shares between functions, such as the wrapper of ``@error_on_graph_break``, stays, and so does code
     that the user has excluded from compilation.
     """
-    compiled.forget_codes(own_codes(*values))
+    compiled.forget_codes(user_codes(*values))
 
 
-def forget_everything() -> None:
+def forget_all_compiled_code() -> None:
     """Discard all compiled code of this process, so that everything is compiled from scratch.
 
-    Code that a backend keeps in files, as inductor does, stays.
+    Code that a backend stores in files, as Inductor does, stays.
     """
     import torch
 
     torch.compiler.reset()
 
 
-def own_codes(*values: Any) -> Iterator[types.CodeType]:
+def user_codes(*values: Any) -> Iterator[types.CodeType]:
     """Yield the code objects of the functions that the objects use.
 
     Functions of PyTorch and similar packages are left out, and those for which the user disabled compilation.
@@ -95,7 +95,7 @@ def own_codes(*values: Any) -> Iterator[types.CodeType]:
 
 
 def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
-    """Return the module and own name of each function that the objects use, by the global name that refers to it."""
+    """Return module and ``__name__`` of each function that the objects use, by the global name that refers to it."""
     functions: dict[str, tuple[str, str]] = {}
     for value in reachable_objects(*values):
         if is_instance(value, types.FunctionType) and not _is_foreign(value):
@@ -105,8 +105,8 @@ def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
     return functions
 
 
-def with_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the named objects, and the globals that their functions use directly or indirectly."""
+def add_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given objects by name, and the globals that their functions use directly or indirectly."""
     names = dict(values)
     for value in reachable_objects(*values.values()):
         if is_instance(value, types.FunctionType) and not _is_foreign(value):
@@ -115,17 +115,17 @@ def with_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
     return names
 
 
-def names_not_compiled_again(values: Mapping[str, Any], started: Iterable[tuple[str, str, int]]) -> list[str]:
+def names_not_compiled_again(values: Mapping[str, Any], started_codes: Iterable[tuple[str, str, int]]) -> list[str]:
     """Return the names of compiled objects that only have code from an earlier run.
 
     Parameters
     ----------
     values : mapping
         Objects by name.
-    started : iterable of (str, str, int)
+    started_codes : iterable of (str, str, int)
         The function, file and first line of each code object that was compiled in this run.
     """
-    compiled_now = set(started)
+    compiled_now = set(started_codes)
     names = []
     for name, value in values.items():
         inner = compiled.compiled_callable(value)
@@ -160,13 +160,13 @@ def _wrapped_by_functools(value: Any) -> Any:
 
 def _proxied_objects(value: Any) -> Iterator[Any]:
     """Yield the object that a proxy stands for, and the function that a wrapper of ``wrapt`` calls instead."""
-    if (target := proxied_by(value)) is not None:
+    if (target := proxy_target(value)) is not None:
         yield target
         yield attribute_of(value, "_self_wrapper")
 
 
 def _implementations(value: Any) -> Iterator[Any]:
-    """Yield the functions that implement an operator of PyTorch: a custom one, or one that may have Python kernels."""
+    """Yield the functions that may implement an operator of PyTorch: of a custom operator, or all Python kernels."""
     if type(value).__name__ == "CustomOpDef" and type(value).__module__.startswith("torch."):
         attributes = vars(value)
         yield from (attributes.get(name) for name in ("_init_fn", "_backward_fn", "_setup_context_fn"))
@@ -228,8 +228,8 @@ def _container_items(value: Any) -> list[Any]:
 
 
 def _is_plain_data(class_: type) -> bool:
-    """Return whether the instances of a class refer to no code: numbers, texts, tensors of PyTorch's classes."""
-    return class_ in _NUMBERS_AND_TEXTS or (class_.__module__, class_.__name__) in _TENSOR_TYPES
+    """Return whether the instances of a class refer to no code: numbers, strings, tensors of PyTorch's classes."""
+    return class_ in _SCALAR_TYPES or (class_.__module__, class_.__name__) in _TENSOR_TYPES
 
 
 def _members(class_: type) -> Iterator[Any]:
@@ -268,22 +268,22 @@ def _references(function: types.FunctionType) -> Iterator[Any]:
         yield from python_kernels()
 
 
-def with_inner_codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def walk_codes(code: types.CodeType) -> Iterator[types.CodeType]:
     """Yield a code object, and those of the functions and classes that it defines."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from with_inner_codes(constant)
+            yield from walk_codes(constant)
 
 
 def _globals(function: types.FunctionType) -> dict[str, Any]:
-    """Return the globals that the code of a function names."""
-    names = {name for code in with_inner_codes(function.__code__) for name in code.co_names}
+    """Return the globals that the code of a function mentions, by name."""
+    names = {name for code in walk_codes(function.__code__) for name in code.co_names}
     return {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
 
 
 def _is_searched_object(value: Any) -> bool:
-    """Return whether to look inside an object: an instance of a user's class or a torch module, but not data."""
+    """Return whether to search an object: an instance of a user's class or a torch module, but not plain data."""
     class_ = type(value)
     if class_ in _PLAIN_TYPES or is_instance(value, types.ModuleType):
         return False
@@ -312,14 +312,14 @@ def is_user_written(value: Any) -> bool:
         value = value.func
     if attribute_of(value, "_modules") is not None:
         return not is_instance(value, type)
-    function = unwrapped(attribute_of(value, "__func__", value))
+    function = unwrap(attribute_of(value, "__func__", value))
     if not is_instance(function, types.FunctionType):
         function = vars(type(value)).get("__call__")
     code = getattr(function, "__code__", None)
     return code is not None and not is_library(code.co_filename)
 
 
-def is_own(value: Any) -> bool:
+def may_be_user_defined(value: Any) -> bool:
     """Return whether a function or a class does not belong to PyTorch or another package where the search stops."""
     return not _is_foreign(value)
 
@@ -327,7 +327,7 @@ def is_own(value: Any) -> bool:
 def is_user_class(class_: type) -> bool:
     """Return whether a class is defined in the user's code: not in an installed package, and not in Python."""
     file = getattr(sys.modules.get(class_.__module__), "__file__", None)
-    return is_own(class_) and not is_library(file or "")
+    return may_be_user_defined(class_) and not is_library(file or "")
 
 
 def _is_foreign(value: Any) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
 
-def thread_at_work(filenames: Container[str] = ()) -> str | None:
+def busy_thread_name(filenames: Container[str] = ()) -> str | None:
     """Return the name of another thread that is running the user's code, ``None`` if there is none.
 
     Threads that only wait for work, such as those of a kernel or of an idle pool, do not count. A pending timer counts,
@@ -43,5 +43,5 @@ def _is_user_code(filename: str, filenames: Container[str]) -> bool:
         return True
     path = Path(filename)
     starts_program = path.parent.name == Path(sys.executable).parent.name  # a kernel, or a test runner
-    is_own = not filename.startswith((OWN_FOLDER, "<frozen")) and not is_library(filename)
-    return is_own and path.suffix in {".py", ""} and not starts_program
+    may_be_user_file = not filename.startswith((OWN_FOLDER, "<frozen")) and not is_library(filename)
+    return may_be_user_file and path.suffix in {".py", ""} and not starts_program

@@ -17,11 +17,11 @@ class BreakTime(NamedTuple):
     Parameters
     ----------
     entry : EntryCost
-        The entry.
+        The entry in which the break occurs.
     remedied : RemediedCost or None
-        The entry with only remedies for this break, if it was measured.
+        The cost of the entry with remedies for this break alone, if it was measured.
     outside_us : float
-        The microseconds of each call outside graphs at the break.
+        The time that each call spends outside graphs at the break, in microseconds.
     """
 
     entry: EntryCost
@@ -30,14 +30,14 @@ class BreakTime(NamedTuple):
 
     @property
     def saved_us(self) -> float:
-        """The microseconds per call that the remedies save; negative if they cost time, and 0 without remedies."""
+        """The time per call that the remedies save, in microseconds: negative if they cost time, 0 without remedies."""
         return self.entry.compiled.median_us - self.remedied.time.median_us if self.remedied is not None else 0.0
 
     @property
     def cost_us(self) -> float:
-        """The microseconds per call that the break costs: what its remedies save, or else the time outside graphs.
+        """The time per call that the break costs, in microseconds: the saving of its remedies, if measured.
 
-        Remedies save more than that time, because resuming after a break takes time.
+        Otherwise it is the time outside graphs. Remedies save more than that, because resuming takes time as well.
         """
         return max(0.0, self.saved_us) if self.remedied is not None else self.outside_us
 
@@ -45,8 +45,8 @@ class BreakTime(NamedTuple):
 def break_times(report: Report) -> dict[str, BreakTime]:
     """Return the measured time of each break, by its id.
 
-    If several entries reach a break, or several remedies remove it, the measurement with the highest cost counts, and
-    one with remedies counts more than one without.
+    A measurement with remedies has precedence over one without. If there are still several, because several entries
+    reach the break or several remedies remove it, the highest cost is used.
     """
     break_of_remedy = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
     times: dict[str, BreakTime] = {}

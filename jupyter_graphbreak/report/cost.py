@@ -1,4 +1,4 @@
-"""Data about measured costs and savings of compiling, and about the comparison of compiled and eager results."""
+"""Data about the measured cost of compiled calls, and about the comparison of compiled and eager results."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from jupyter_graphbreak.report.location import HeadKind, Location
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A median with its quartiles, in microseconds, over a number of runs.
+    """The median and the quartiles of the times of a number of runs, in microseconds.
 
-    ``processor_us`` is the median of the total processor time, if it was measured.
+    ``processor_us`` is the median of the processor time of all threads, if it was measured.
     """
 
     median_us: float
@@ -24,7 +24,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def may_be_equal(one: Spread, other: Spread) -> bool:
-    """Return whether two medians may be equal, so that their difference is too small to measure.
+    """Return whether two medians may be equal because their difference is too small to measure.
 
     The uncertainty of a median is about 1.57 times the interquartile range divided by the square root of the number of
     runs (the notches of a box plot). If the ranges of two medians do not overlap, the medians differ at a confidence
@@ -35,7 +35,7 @@ def may_be_equal(one: Spread, other: Spread) -> bool:
 
 
 def are_apart(one: Spread, other: Spread) -> bool:
-    """Return whether the middle halves of two measurements with few runs do not overlap."""
+    """Return whether the middle halves of two measurements do not overlap: a test for few runs."""
     return one.high_us < other.low_us or other.high_us < one.low_us
 
 
@@ -45,11 +45,11 @@ class DeviceWork(msgspec.Struct, frozen=True):
     Parameters
     ----------
     launches, graph_launches : int
-        The number of launches of single kernels, and of CUDA graphs.
+        The number of launches of single kernels, and the number of launches of CUDA graphs.
     synchronizations : int
-        The number of times that the processor waits for the device.
+        How often the processor waits for the device.
     peak_bytes : int
-        The peak of the memory that the call allocated, without memory allocated before it.
+        The peak of the memory that the call allocates, without memory that was allocated before it.
     """
 
     launches: int
@@ -85,7 +85,7 @@ class CostPart(msgspec.Struct, frozen=True):
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """The number of a call's tensor operations that ran compiled and eagerly, and the share of its time in graphs."""
+    """The numbers of a call's tensor operations that ran compiled and eagerly, and the share of its time in graphs."""
 
     compiled_ops: int
     eager_ops: int
@@ -95,8 +95,8 @@ class Coverage(msgspec.Struct, frozen=True):
 class MemoryLine(msgspec.Struct, frozen=True):
     """The number of bytes that the operations of one source line keep for the backward pass.
 
-    If several lines need the same memory, the first one keeps it. ``compiled_bytes`` is ``None`` if it is not known for
-    which lines compiled graphs keep memory.
+    Memory that several lines need counts for the first of them. ``compiled_bytes`` is ``None`` if it is unknown which
+    lines' memory the compiled graphs keep.
     """
 
     location: Location
@@ -105,7 +105,7 @@ class MemoryLine(msgspec.Struct, frozen=True):
 
 
 class MemoryGrowth(msgspec.Struct, frozen=True):
-    """The memory that each of several calls in a row keeps, which is a leak if further calls keep as much.
+    """The memory that each of several calls in a row keeps; if further calls keep as much, it is a leak.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class MemoryGrowth(msgspec.Struct, frozen=True):
     holder : str or None
         The expression that refers to the tensors that stay, such as ``self.history``, if it was found.
     location : Location or None
-        The line that allocates most of it in eager calls.
+        The line that allocates most of this memory in eager calls.
     """
 
     calls: int
@@ -138,7 +138,8 @@ class MemoryChange(msgspec.Struct, frozen=True):
     change : str
         The code of the change.
     peak_bytes, saved_bytes : int
-        The peak of a compiled call with its backward pass, and what it keeps for it, as in :class:`MemoryCost`.
+        The peak of a compiled call with its backward pass, and the bytes that it keeps for the backward pass, as in
+        :class:`MemoryCost`.
     equal : bool
         Whether results, gradients, output and the state after the call, such as buffers and counters of modules,
         agree with those of the compiled call without the change.
@@ -163,11 +164,11 @@ class MemoryCost(msgspec.Struct, frozen=True):
     eager_saved_bytes, compiled_saved_bytes : int
         The most bytes that are kept for the backward pass at one time, without parameters and inputs.
     lines : list of MemoryLine
-        The source lines that keep them, the most bytes first.
+        The source lines that keep these bytes, those with the most bytes first.
     growth : MemoryGrowth or None
-        The memory that each call keeps for good, if it keeps any.
+        The memory that each call keeps after its end, if it keeps any.
     changes : list of MemoryChange
-        The changes that were tried, one at a time, because much is kept for the backward pass.
+        The changes that were tried, one at a time, because much memory is kept for the backward pass.
     """
 
     eager_peak_bytes: int
@@ -180,14 +181,14 @@ class MemoryCost(msgspec.Struct, frozen=True):
 
 
 class GuardCost(msgspec.Struct, frozen=True):
-    """The time of the guards on one object, and on the objects reached through it, in each call.
+    """The time that each call spends on the guards on one object and on the objects reached through it.
 
     Parameters
     ----------
     frame : str or None
         The frame whose code the guards protect.
     guard : str
-        The guard as Python code, or if there are several, how Dynamo reaches the object.
+        The guard as Python code; if there are several, the expression through which Dynamo reaches the object.
     location : Location or None
         The line that makes Dynamo guard the object.
     count : int
@@ -207,9 +208,9 @@ class OpCost(msgspec.Struct, frozen=True):
     Parameters
     ----------
     graph : str
-        The graph.
+        The id of the graph.
     op : str
-        The function that it calls.
+        The function that the operation calls.
     eager, compiled : Spread
         The time of the operation alone, with the inputs of the run.
     """
@@ -221,29 +222,29 @@ class OpCost(msgspec.Struct, frozen=True):
     compiled: Spread
 
 
-#: The reason why two kernels are not fused. ``library``: a library computes one of them; ``reduction``: the second one
-#: needs the finished reduction; ``between``: other kernels must run between them; ``sizes``: they loop over different
-#: sizes; ``order``: they use memory in different orders; ``device``: they run on different devices.
+#: The reason why two kernels are not fused. ``library``: one of them is a library's. ``reduction``: the second one
+#: needs the finished result of a reduction. ``between``: other kernels must run between them. ``sizes``: they loop over
+#: different sizes. ``order``: they access memory in different orders. ``device``: they run on different devices.
 WhyNotFused = Literal["library", "reduction", "between", "sizes", "order", "device"]
 
 
 class UnfusedKernels(msgspec.Struct, frozen=True):
-    """Two kernels that inductor does not fuse although the second one uses the result of the first.
+    """Two kernels that Inductor does not fuse although the second one uses the result of the first.
 
     Parameters
     ----------
     graph : str
-        The graph.
+        The id of the graph.
     reason : WhyNotFused
         The reason why they are not fused.
     nbytes : int
-        The bytes that the second one reads although the first one reads or writes them.
+        The number of bytes that the second kernel reads although the first one reads or writes them.
     count : int
-        The number of pairs of the same lines, which count as one; the reason is that of the largest pair.
+        The number of pairs with the same lines, which are listed as one; the reason is that of the largest pair.
     op : str or None
         The operation that a library computes, such as ``aten.cumsum.default``.
     first, second : Location or None
-        Their lines.
+        The source lines of the two kernels.
     """
 
     graph: str
@@ -256,15 +257,15 @@ class UnfusedKernels(msgspec.Struct, frozen=True):
 
 
 class Alternative(msgspec.Struct, frozen=True):
-    """The time of a call with one change, next to the time without it; they were measured alternately.
+    """The time of a call with one change, and the time without it; the two were measured alternately.
 
     Parameters
     ----------
     kind : {"branch", "guards"}
-        ``branch``: the compiled code takes the branch that uncompiled code takes. ``guards``: Dynamo leaves guards out.
+        ``branch``: the compiled code takes the branch that uncompiled code takes. ``guards``: Dynamo leaves out guards.
     change : str
-        The function, such as ``is_compiling``, that returns its uncompiled result, or the PyTorch function that selects
-        the guards to keep.
+        The function, such as ``is_compiling``, that was made to return the same result as in uncompiled code; or the
+        PyTorch function that selects the guards.
     location : Location or None
         The test of the branch.
     """
@@ -287,7 +288,7 @@ class BlockDifference(msgspec.Struct, frozen=True):
     Parameters
     ----------
     compilation : int
-        The number of the compilation that it caused, counted from 0 over all blocks: 1 for the second compilation.
+        The index of the compilation that it caused, among the compilations of all blocks: 1 for the second one.
     guard : str
         The guard that failed, as PyTorch shows it.
     location : Location or None
@@ -313,13 +314,14 @@ class CompiledWay(msgspec.Struct, frozen=True):
     compilations, graphs : int
         The number of frames that were compiled, and of their graphs.
     regions : int or None
-        The number of nested regions that several blocks share, if blocks are nested regions.
+        The number of nested regions, each of which several blocks may share; ``None`` if blocks are no nested regions.
     equal : bool
         Whether results and gradients agree with those of the whole model.
     time_ratio : float or None
-        The time of a call and its backward pass, divided by that of the whole; ``None`` if it was not measured.
+        The time of a call and its backward pass, divided by the time with the whole model compiled; ``None`` if it was
+        not measured.
     differences : list of BlockDifference
-        The differences because of which blocks are compiled separately, if each is compiled in place.
+        The guards because of which blocks are compiled separately, if each block is compiled in place.
     limit_hit : bool
         Whether some blocks run eagerly because Dynamo's recompile limit was reached.
     """
@@ -345,9 +347,9 @@ class RegionCost(msgspec.Struct, frozen=True):
     count : int
         The number of blocks.
     container : str or None
-        The place of the container of all blocks, such as ``self.layers``, if they have one.
+        The expression for the container of all blocks, such as ``self.layers``, if they have a common one.
     compiles_in_place : bool
-        Whether ``block.compile()`` compiles a block: it does nothing if ``forward`` is PyTorch's own.
+        Whether ``block.compile()`` has an effect: it has none if the block's ``forward`` is PyTorch's own.
     """
 
     block: str
@@ -358,16 +360,16 @@ class RegionCost(msgspec.Struct, frozen=True):
 
 
 class EntryCost(msgspec.Struct, frozen=True):
-    """The steady state of one entry: eager, compiled, and with remedies.
+    """The cost of one entry in its steady state: eager, compiled, and compiled with remedies.
 
     Parameters
     ----------
     frame : str or None
-        The frame of the entry.
+        The id of the entry's frame.
     settled : bool
-        Whether nothing was compiled while it was measured.
+        Whether nothing was compiled during the measurement.
     parts : list of CostPart
-        The parts that add up to ``compiled``.
+        The parts of the time of a compiled call, which add up to ``compiled``.
     break_even_calls : int or None
         The number of calls after which compiling has paid off; ``None`` if it never does, or if that is unknown.
     in_run : Spread or None
@@ -377,16 +379,16 @@ class EntryCost(msgspec.Struct, frozen=True):
     memory : MemoryCost or None
         The memory of an eager and of a compiled call, if it was measured.
     guards : list of GuardCost or None
-        The most expensive guards of a call, the most expensive first. The part ``guards`` also has the time to enter
-        and leave the compiled code.
+        The most expensive guards of a call, the most expensive first. The part ``guards`` of ``parts`` also contains
+        the time for entering and leaving the compiled code.
     ops : list of OpCost or None
-        The operations of slow graphs that are slower compiled than eager, those that lose most time first.
+        The operations of slow graphs that are slower compiled than eager, those that lose the most time first.
     alternatives : list of Alternative
-        Changes of the compiled code that were measured.
+        The changes of the compiled code that were tried and measured.
     regions : RegionCost or None
         Other ways to compile the entry, if it repeats blocks and compiling it takes long.
     unfused : list of UnfusedKernels
-        Kernels of slow graphs that inductor does not fuse, those that pass most memory first.
+        The kernels of slow graphs that Inductor does not fuse, those that pass the most memory first.
     """
 
     function: str
@@ -423,11 +425,11 @@ class GraphStartup(msgspec.Struct, frozen=True):
     Parameters
     ----------
     tracing_s, backend_s : float
-        The seconds in Dynamo, and in the backend, which includes the caches.
+        The seconds spent in Dynamo, and in the backend including the caches.
     cache : {"hit", "miss", "bypass", "off"}
         The state of AOTAutograd's cache. ``bypass``: it cannot keep the graph, so every start compiles it.
     reason : str or None
-        The reason why the graph is not in the cache, or why only its code is not in inductor's cache.
+        The reason why the graph is not in the cache, or why only its code is not in Inductor's cache.
     location : Location or None
         The operation that makes PyTorch bypass the cache.
     """
@@ -441,16 +443,16 @@ class GraphStartup(msgspec.Struct, frozen=True):
 
 
 class CacheChange(msgspec.Struct, frozen=True):
-    """A change of PyTorch's settings with which a second start found every graph of an entry in AOTAutograd's cache.
+    """A change of PyTorch's settings: with it, a second start found every graph of an entry in AOTAutograd's cache.
 
     Parameters
     ----------
     code : str
         The statements that make the change.
     graphs : list of str
-        The graphs for which the cache is bypassed without it.
+        The ids of the graphs for which the cache is bypassed without the change.
     second_s : float
-        The seconds of compiling at a second start with it.
+        The seconds spent compiling at a second start with the change.
     """
 
     code: str
@@ -468,7 +470,7 @@ class Startup(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """The first operation with a different result when compiled."""
+    """The first operation whose result differs when compiled."""
 
     graph: str
     location: Location | None = None
@@ -493,7 +495,7 @@ class NumericsTrial(msgspec.Struct, frozen=True):
     time_ratio: float | None = None
 
 
-#: The end of the text of a difference that is inside a graph only.
+#: The end of the sentence about a difference inside a graph that does not reach the result.
 UNAFFECTED = "which does not affect the result"
 
 
@@ -503,16 +505,17 @@ class Check(msgspec.Struct, frozen=True):
     Parameters
     ----------
     equal : bool
-        Whether they agree, up to rounding errors, whose size a run in float64 shows.
+        Whether the results agree, up to rounding errors, whose size a run in float64 shows.
     step : {"eager", "aot_eager", "backend"} or None
         The step of compiling that introduces the difference.
     restored_by : list of NumericsTrial
         The changes that were tried one at a time to make the result right.
     instances : int
-        The number of compared modules of one class, or functions with the same code. Each one is compared alone, and a
-        module also after those before it were compiled. The differences are those of the first wrong one.
+        The number of compared modules of one class, or functions with the same code. Each one is compared alone; a
+        module is also compared after the modules before it were compiled. The differences are those of the first one
+        that is wrong.
     calls : int
-        The number of calls of the function in the run. One of them is compared: the first, or the first in its modes.
+        The number of calls to the function in the run. One of them is compared: the first, or the first in its modes.
     """
 
     function: str

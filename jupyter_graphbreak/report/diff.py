@@ -29,14 +29,15 @@ class RunFigures(msgspec.Struct, frozen=True):
 
 
 class BreakChange(msgspec.Struct, frozen=True):
-    """A break that only one of two runs has, or that has moved to a different line.
+    """A break that occurs in only one of two runs, or on a different line in each.
 
     Parameters
     ----------
     change : {"gone", "new", "moved", "unknown"}
-        ``unknown`` means that only one run has the break, and the other reused its function instead of compiling it.
+        ``unknown`` means that the break occurs in only one run, but the other run reused the compiled function, so that
+        nothing is known about its breaks.
     before, after : BreakPlace or None
-        The place in the earlier and in the later run.
+        The location in the earlier and in the later run.
     break_ : str or None
         The id of the break in the later run.
     """
@@ -57,7 +58,7 @@ class Reused(msgspec.Struct, frozen=True):
     Parameters
     ----------
     run : {"before", "after"}
-        The run that did not compile it.
+        The run that did not compile the function.
     """
 
     function: str
@@ -73,11 +74,11 @@ class Changes(msgspec.Struct, frozen=True):
     before, after : RunFigures
         The figures of the earlier and of the later run.
     breaks : list of BreakChange
-        The breaks that are gone, new or moved, and those for which that is unknown.
+        The breaks that are gone, new or moved, and those about which this is unknown.
     same : list of str
-        The ids, in the later run, of the breaks that both runs have at the same line.
+        The ids, in the later run, of the breaks that occur on the same line in both runs.
     reused : list of Reused
-        Functions that only one of the runs compiled, so that they are not compared.
+        Functions that only one of the runs compiled; they are not compared.
     """
 
     before: RunFigures

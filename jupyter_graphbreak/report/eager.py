@@ -16,10 +16,10 @@ _COMPREHENSIONS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>
 
 
 def functions_worth_counting(report: Report, functions: Collection[Skipped]) -> list[Skipped]:
-    """Return the functions that are worth counting and naming.
+    """Return the eager functions that matter to a reader.
 
-    Functions of Python's standard library do not count, since they compute nothing with tensors, and neither does a
-    comprehension in a function that counts.
+    Functions of Python's standard library are left out, because they compute nothing with tensors. So is a
+    comprehension inside a function that is returned.
     """
     standard_library = {
         source.id

@@ -25,11 +25,12 @@ class Example(msgspec.Struct, frozen=True):
     Parameters
     ----------
     what : str
-        How it was derived ("x negated"), or "the first input"; empty for further arguments given by the user.
+        The way in which the arguments were derived ("x negated"), or "the first input"; empty for further arguments
+        that the user passed.
     values : str
         The parameters with their values, shortened if they are long.
     raised : Raised or None
-        The exception that the function itself raises with it, if any.
+        The exception that the function itself raises with these arguments, if any.
     """
 
     what: str
@@ -43,13 +44,13 @@ class Verdict(msgspec.Struct, frozen=True):
     Parameters
     ----------
     frontend : str
-        Its name in code: "torch.jit.trace", "torch.compile(fullgraph=True)".
+        The name of the front end in code: "torch.jit.trace", "torch.compile(fullgraph=True)".
     outcome : {"captures", "breaks", "eager", "refuses", "silently wrong", "raises"}
         ``captures``: one program, whose result is right on every tested input. ``breaks``: the result is right, with
-        several graphs and Python between them. ``eager``: the result is right, but nothing was captured. ``refuses``:
-        the program raises on a further input that the function accepts. ``silently wrong``: the program has a different
-        result than the function, without an error. ``raises``: there is no program, or it raises on the input with
-        which it was captured.
+        several graphs and Python code between them. ``eager``: the result is right, but nothing was captured.
+        ``refuses``: the program raises on a further input that the function accepts. ``silently wrong``: the program
+        returns a different result than the function, without an error. ``raises``: nothing was captured because of an
+        exception, or the program raises on the input with which it was captured.
     graphs, breaks : int or None
         The number of graphs and breaks with the first input; ``None`` if the outcome is ``raises``.
     example : Example or None
@@ -57,13 +58,13 @@ class Verdict(msgspec.Struct, frozen=True):
     difference : str or None
         The difference between the program's result and the function's own on that input.
     raised : Raised or None
-        The exception, if there is one.
+        The exception that was raised, if any.
     warnings : list of str
-        The first sentences of its warnings, without deprecations.
+        The first sentences of the front end's warnings, without those about deprecation.
     deprecated : bool
         Whether this release of PyTorch warns that the front end is deprecated.
     notes : list of str
-        Side effects that the program lacks, and limits of the comparison.
+        The side effects that the program lacks, and the limits of the comparison.
     """
 
     frontend: str
@@ -84,7 +85,7 @@ class Frontends(msgspec.Struct, frozen=True):
     Parameters
     ----------
     function : str
-        Its name.
+        The name of the function.
     torch : str
         The version of PyTorch.
     example : Example
@@ -92,23 +93,23 @@ class Frontends(msgspec.Struct, frozen=True):
     others : list of Example
         The further inputs with which each captured program was compared with the function.
     searched : bool
-        Whether the further inputs were derived from the first, rather than given.
+        Whether the further inputs were derived from the first one; if not, the user passed them.
     verdicts : list of Verdict
         One verdict per front end.
     advice : str or None
         Advice about the first graph break.
     changes : list of str
-        The names of the objects that a call of the function changes. If there are any, each call with a further input
+        The names of the objects that a call to the function changes. If there are any, each call with a further input
         follows calls with the first one.
     report : Report or None
         The full report of ``torch.compile`` on the first input.
     effects : list of Effect or None
-        The effects of the function outside its copies. It was stopped before them, so there are no verdicts; their
-        locations refer to the sources of ``report``.
+        The effects that the function would have on things that cannot be copied. It was stopped before them, so there
+        are no verdicts. Their locations refer to the sources of ``report``.
     left_out : list of str
         The names of the front ends for which there was no time.
     diagnostics : list of Diagnostic
-        Notes about internal errors. A front end whose examination failed has no verdict.
+        Notes about internal errors. A front end for which such an error occurred has no verdict.
     """
 
     function: str

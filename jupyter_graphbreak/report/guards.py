@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 
-#: Dynamo's name of a module of a function that it inlined, such as ``G['__import_models_dot_layers'].scale``.
+#: Dynamo's name for the module of an inlined function, as in ``G['__import_models_dot_layers'].scale``.
 _IMPORTED_MODULE = re.compile(r"\b(?:G\[')?__import_(\w+)(?:'\])?\.")
-#: Dynamo's names of a local or a global variable, and of a part of a module.
+#: Dynamo's names for a local or a global variable, and for a part of a module.
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 _MODULE_PART = re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]")
 _INSTANCE_ATTRIBUTE = re.compile(r"\.__dict__\['(\w+)'\]")
-#: The guard of an empty container.
+#: The guard on an empty container.
 _EMPTY_CONTAINER = re.compile(r"not ([\w.\[\]'\"]+)")
-#: The beginning of Dynamo's name of a value that a break returned and that is in no variable yet.
+#: The beginning of Dynamo's name for a value that the code at a break returned and that is not in a variable yet.
 BREAK_RESULT_PREFIX = "___stack"
-#: The object whose method is called with the value that the break returned, as in ``meter.update(loss.item())``.
+#: The object whose method is called with the value that a break returned, such as ``meter`` in
+#: ``meter.update(loss.item())``.
 METHOD_OWNER = re.compile(rf"\b{BREAK_RESULT_PREFIX}\d+\.__self__\b")
 _NUMBER_FROM_BREAK = re.compile(rf"(?:L\[')?{BREAK_RESULT_PREFIX}\w*(?:'\])? == -?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 #: Guards that fail if a different function is passed: guards on the code of a function, or on a builtin function.
@@ -46,8 +47,8 @@ def changed_settings(guard: str) -> str:
 def plain_guard(guard: str) -> str:
     """Return a guard with the names that the code uses: ``L['self']._modules['a'].k == 1`` becomes ``self.a.k == 1``.
 
-    A module without a name, such as the first one of a ``Sequential``, is ``self[0]``. The guard of an empty container,
-    ``not L['seen']``, becomes ``len(seen) == 0``.
+    A module without a name, such as the first one of a ``Sequential``, becomes ``self[0]``. The guard on an empty
+    container, ``not L['seen']``, becomes ``len(seen) == 0``.
     """
     text = _VARIABLE.sub(r"\1", _IMPORTED_MODULE.sub(_module_prefix, guard))
     for pattern in (_MODULE_PART, _INSTANCE_ATTRIBUTE):
@@ -57,12 +58,12 @@ def plain_guard(guard: str) -> str:
 
 
 def is_about_number_from_break(guard: str) -> bool:
-    """Return whether a guard compares a number that a break returned."""
+    """Return whether a guard compares a number that the code at a break returned."""
     return _NUMBER_FROM_BREAK.fullmatch(guard) is not None
 
 
 def name_of_varied_function(guard: str) -> str:
-    """Return the name of a variable for which a different function was passed; empty for any other guard."""
+    """Return the name of the variable to which a different function was passed; empty for any other guard."""
     text = plain_guard(guard)
     return next((match["name"] for pattern in _FUNCTION_GUARDS if (match := pattern.fullmatch(text))), "")
 

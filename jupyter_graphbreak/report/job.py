@@ -6,9 +6,9 @@ from typing import Any, Self
 
 import msgspec
 
-from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report, require_this_version
+from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report, require_known_version
 
-#: The mime type of a job in a notebook's output, next to the report of the kernel.
+#: The MIME type of a job in a notebook's output, which also contains the kernel's own report.
 JOB_MIME_TYPE = "application/vnd.graphbreak.job.v1+json"
 
 
@@ -43,7 +43,7 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class RankCompiling(msgspec.Struct, frozen=True):
-    """The times at which one rank compiled, and their sum; they count from the job's first compilation.
+    """The time that one rank spent compiling, and when; times count from the beginning of the job's first compilation.
 
     Parameters
     ----------
@@ -52,13 +52,13 @@ class RankCompiling(msgspec.Struct, frozen=True):
     start_s, end_s : float
         When its first compilation began, and when its last one ended.
     compile_s : float
-        The seconds that it spent compiling.
+        The seconds that the rank spent compiling.
     alone_s : float
-        The part of these seconds in which at most half of the ranks compiled: the others wait in their next collective.
+        The seconds of these in which at most half of the ranks compiled: the others wait in their next collective.
     alone_start_s : float or None
-        When the longest such time began.
+        When the longest period of this kind began.
     alone_function : str or None
-        The function that it compiled then.
+        The function that the rank compiled in that period.
     """
 
     rank: int
@@ -87,11 +87,12 @@ class JobBreak(msgspec.Struct, frozen=True):
     Parameters
     ----------
     ranks : list of int
-        The ranks that have it.
+        The ranks in which the break occurs.
     processes : list of str
-        The ids of the processes that have it, with or without a rank.
+        The ids of the processes in which the break occurs, with or without a rank.
     missing_in : list of int
-        The ranks that do not have it: if ranks break at different places, their collectives may wait for each other.
+        The ranks in which it does not occur: if ranks break on different lines, their collectives may wait for each
+        other.
     """
 
     place: JobPlace | None
@@ -103,14 +104,14 @@ class JobBreak(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The reports of several processes, and their breaks. Breaks on only some ranks come first.
+    """The reports of several processes, and their breaks; breaks that occur on only some ranks come first.
 
     Parameters
     ----------
     processes : list of Process
-        Ranks with equal reports are one process. Processes without a rank come first, then those with few ranks.
+        The processes: first those without a rank, then those with few equal ranks. Ranks with equal reports are one.
     compiling : list of RankCompiling
-        The times at which each rank compiled, if its log has them.
+        The time that each rank spent compiling, if its log contains it.
     """
 
     processes: list[Process]
@@ -130,12 +131,12 @@ class Job(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Self:
-        """Read a job back.
+        """Read a job from the result of :meth:`to_json`.
 
         Raises
         ------
         msgspec.ValidationError
-            If the data is not a job, or has a different major version; for data that is not JSON, its base class
-            ``msgspec.DecodeError``.
+            If the data is not a job, or has a different major version. For data that is not JSON, its base class
+            ``msgspec.DecodeError`` is raised.
         """
-        return require_this_version(msgspec.json.decode(data, type=cls))
+        return require_known_version(msgspec.json.decode(data, type=cls))

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-#: The kind of a statement, or of an expression such as a comprehension, whose course may depend on a size or a number.
+#: The kind of a statement, or of an expression such as a comprehension, whose control flow may depend on a number.
 HeadKind = Literal["loop", "condition"]
 
 
@@ -18,14 +18,14 @@ class Location(msgspec.Struct, frozen=True):
     source : str
         The id of a :class:`Source`.
     line, end_line : int
-        First and last line.
+        The first and the last line.
     column, end_column : int or None
-        The first column on ``line`` and the last (exclusive) on ``end_line``, if Python knows them.
+        The first column on ``line``, and the column after the last one on ``end_line``, if Python knows them.
     function : str or None
-        The name of the function around it, without the prefix that Dynamo gives to resume functions.
+        The name of the function that contains it, without the prefix that Dynamo gives to resume functions.
     code : str or None
-        The text of the range, up to 2000 characters: the expression if the columns are known, otherwise the stripped
-        line. ``None`` if the text is unknown or would take too much space.
+        The source text, up to 2000 characters: the expression if the columns are known, otherwise the stripped line.
+        ``None`` if the text is unknown or would take too much space.
     """
 
     source: str
@@ -54,13 +54,13 @@ class FunctionName(msgspec.Struct, frozen=True):
 class Source(msgspec.Struct, frozen=True):
     """A file or a cell.
 
-    A cell has its whole text in one segment. A file only has the functions that took part, and a library only the lines
-    around the places in the report.
+    The segments of a cell contain its whole text, in one segment. Those of a file contain only the functions that took
+    part, and those of a library only the lines around the locations in the report.
 
-    ``name`` is the name that users know: "Cell In[3]", "modeling_bart.py". ``path`` is ``None`` for a cell; otherwise
-    it is relative to the folder of packages, the standard library, the run's working directory or ``~``, or absolute if
-    the file is in none of these. ``functions`` lists the functions that Dynamo began and whose qualified name differs
-    from the plain name.
+    ``name`` is the name that users know: "Cell In[3]", "modeling_bart.py". ``path`` is ``None`` for a cell. The path of
+    a file is relative to the folder of packages, the standard library, the run's working directory or ``~``; it is
+    absolute if the file is in none of these. ``functions`` lists the functions that Dynamo began to compile and whose
+    qualified name differs from the plain name.
     """
 
     id: str

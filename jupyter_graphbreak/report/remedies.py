@@ -11,7 +11,7 @@ RemedyVerdict = Literal[
     "works", "works on what ran", "works but differs", "break stays", "another break", "another result", "fails",
     "not tried",
 ]  # fmt: skip
-#: The verdicts after which a remedy can be applied.
+#: The verdicts on remedies that work.
 WORKING: frozenset[RemedyVerdict] = frozenset({"works", "works on what ran", "works but differs"})
 
 #: The family of the remedies that compile a part of a program instead of the whole program.
@@ -21,7 +21,7 @@ INNER_FAMILY = "inner"
 INTERRUPTED = "the search was interrupted"
 #: The reason why a remedy was not tried if the time for trials was over.
 NO_TIME = "there was no time left for it"
-#: The reason why a person must decide if the time ended before any change was tried.
+#: The reason why a decision is left to a person if there was no time to try any change.
 NO_TIME_AT_ALL = "there was no time left"
 
 #: The beginning of the reason if a changed program breaks at the same place for a different cause.
@@ -49,7 +49,7 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class UnseenInputs(msgspec.Struct, frozen=True):
-    """Calls with sizes or values that the run never used: the number of calls and of frames compiled for them."""
+    """Calls with sizes or values that the run never used: their number, and the number of frames compiled for them."""
 
     inputs: int
     compilations: int
@@ -63,16 +63,16 @@ class Evidence(msgspec.Struct, frozen=True):
     backend : str
         The backend with which the changed program was compiled.
     inputs : int
-        The number of inputs on which it was compared with the original.
+        The number of inputs on which the changed program was compared with the original.
     both_sides : bool or None
         Whether both sides of every condition that the change touches ran; ``None`` if it touches none.
     compared : list of str
         The aspects that were compared: "values", "gradients", "output", ...
     graphs_before, graphs_after, breaks_before, breaks_after : int
-        The numbers for the first call of the original and of the changed program.
+        The numbers of graphs and of breaks in the first call to the original and to the changed program.
     compilations_before, compilations_after : int or None
-        The numbers of frames that Dynamo compiles over all calls that were seen, resume functions included; ``None`` if
-        the change is not about recompiles.
+        The numbers of frames, including resume functions, that Dynamo compiles in all recorded calls; ``None`` if the
+        change is not about recompiles.
     unseen : UnseenInputs or None
         Further calls with sizes or values that the run never used.
     """
@@ -96,13 +96,13 @@ class Remedy(msgspec.Struct, frozen=True):
     Parameters
     ----------
     breaks, frames : list of str
-        The breaks that it should remove, and the frames without a break that it should stop from running eagerly.
+        The ids of the breaks that it should remove, and of the frames without a break that it should get compiled.
     family : str
         The kind of change: "marker", "branch", "output", ...
     kind : {"edit", "setting", "switch", "mark", "person"}
-        A change of the source; of PyTorch's settings; of an object's or a library's own setting; code that runs before
-        each call, such as ``torch._dynamo.mark_dynamic(x, 0)``; or a decision for a person, if no change can be made
-        automatically.
+        ``edit``: a change of the source. ``setting``: a change of PyTorch's settings. ``switch``: a change of an
+        object's or a library's own setting. ``mark``: code that runs before each call, such as
+        ``torch._dynamo.mark_dynamic(x, 0)``. ``person``: a decision that is left to a person.
     settings : dict
         Full dotted names and their values; a function is represented by its dotted name.
     code : str or None
@@ -111,7 +111,7 @@ class Remedy(msgspec.Struct, frozen=True):
     patch : str or None
         The edits as a unified diff.
     excludes : list of str
-        The remedies that cannot be applied together with it.
+        The ids of the remedies that cannot be applied together with it.
     reason : str or None
         The reason why it fails or was not tried, or the break that occurs instead; for a remedy that works, the cases
         that were not tested.
@@ -122,9 +122,10 @@ class Remedy(msgspec.Struct, frozen=True):
     seconds : float
         The duration of the trial in seconds.
     recompiles : list of str
-        The recompiles that it should end.
+        The ids of the recompiles that it should end.
     is_right : bool
-        Whether these are right: a few flags or similar values select between programs, each with its own graph.
+        Whether these recompiles are right: a few flags or similar values select between programs, each with its own
+        graph.
     """
 
     id: str

@@ -15,15 +15,15 @@ class Reproducer(msgspec.Struct, frozen=True):
     title : str
         The finding in words.
     script : str or None
-        The script, which has run in its own process and shows it.
+        The script, which has run in its own process and shows the finding.
     issue : str or None
-        The text for PyTorch's bug report form, with the script, its output and the versions.
+        The text for PyTorch's bug report form: the script, its output and the versions.
     reason : str or None
         The reason why there is no script, as a sentence.
     steps : int
         The number of steps in which the script was reduced.
     seconds : float or None
-        The time for making the script.
+        The seconds that it took to make the script.
     """
 
     id: str

@@ -1,8 +1,8 @@
 """The report, as frozen data that converts to JSON and back without loss.
 
-The field names are a contract (other programs read them); additions keep the major number of ``schema_version``. All
-ids are strings. Lines are 1-based, as in the notebook's editor (the line of the magic is line 1). Columns are 0-based,
-in characters. Times are in seconds. Unknown values are ``None``.
+Other programs read the fields, so their names do not change; a new field leaves the major number of ``schema_version``
+unchanged. All ids are strings. Lines are 1-based, as in the notebook's editor (the line of the magic is line 1).
+Columns are 0-based, in characters. Times are in seconds. Unknown values are ``None``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jupyter_graphbreak.report.summary import Summary, Timing
 from jupyter_graphbreak.report.values import EntryValues
 
 SCHEMA_VERSION = "1.2"
-#: The mime type of a report in a notebook's output; its number is the schema's major version.
+#: The MIME type of a report in a notebook's output; its number is the schema's major version.
 MIME_TYPE = "application/vnd.graphbreak.report.v1+json"
 
 
@@ -39,12 +39,12 @@ class RunError(msgspec.Struct, frozen=True):
     Parameters
     ----------
     type, message : str
-        Its class and its text.
+        The class and the text of the exception.
     location : Location or None
-        The place of the break that caused it; otherwise the innermost line of the user's code in its traceback, or a
-        line of a library if there is none.
+        The location of the break that caused the exception; otherwise the innermost line of the user's code in its
+        traceback, or of a library if the traceback has no such line.
     break_ : str or None
-        The id of the break that caused it.
+        The id of the break that caused the exception.
     """
 
     type: str
@@ -61,7 +61,8 @@ class Frame(msgspec.Struct, frozen=True):
     id : str
         PyTorch's compile id; ``0/0#2`` if a reset within the run made PyTorch count from 0 again.
     role : {"entry", "call", "resume"}
-        A function that the program compiles, a function that compiled or eager code calls, or a resume function.
+        ``entry``: a function that the program compiles. ``call``: a function that compiled or eager code calls.
+        ``resume``: a resume function.
     resume : str or None
         The id of the :class:`Resume` that this frame compiles.
     caller : str or None
@@ -69,9 +70,9 @@ class Frame(msgspec.Struct, frozen=True):
     outcome : {"compiled", "empty", "skipped", "error"}
         ``empty`` means that there was no tensor operation to compile.
     attempts : int
-        The number of times that Dynamo traced it: it starts again after a break, for example.
+        How often Dynamo traced it: after a break, for example, it starts again.
     module : str or None
-        The class of the module whose call it is, if the function is the ``forward`` of a class or a wrapper around it.
+        The class of the called module, if the function is the ``forward`` of a module or a wrapper around it.
     """
 
     id: str
@@ -91,7 +92,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class TensorMeta(msgspec.Struct, frozen=True):
-    """Shape (with symbols for dynamic dimensions), dtype and device of a tensor, as PyTorch prints them."""
+    """The shape (with symbols for dynamic dimensions), dtype and device of a tensor, as PyTorch prints them."""
 
     shape: list[int | str]
     dtype: str
@@ -99,7 +100,7 @@ class TensorMeta(msgspec.Struct, frozen=True):
 
 
 class Tensor(msgspec.Struct, frozen=True):
-    """An input of a graph; for a number, only ``dtype`` is known, as PyTorch prints it, for example ``Sym(s0)``."""
+    """An input of a graph; if it is a number, only ``dtype`` is known, as PyTorch prints it: ``Sym(s0)``."""
 
     name: str
     shape: list[int | str] | None
@@ -108,7 +109,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Op(msgspec.Struct, frozen=True):
-    """One operation of a graph: the name of its result, the function it calls, and its line (without its text)."""
+    """One operation of a graph: the name of its result, the function it calls, and its location without the text."""
 
     name: str
     target: str
@@ -117,7 +118,7 @@ class Op(msgspec.Struct, frozen=True):
 
 
 class GraphLine(msgspec.Struct, frozen=True):
-    """The number of operations in a graph that come from one source line or from functions that the line calls."""
+    """The number of operations in a graph that a source line, or a function called on it, contributes."""
 
     source: str
     line: int
@@ -132,13 +133,13 @@ class Graph(msgspec.Struct, frozen=True):
     id : str
         A letter: "A" for the first graph of the run, "AA" after "Z".
     name : str
-        The function that it was captured from.
+        The function from which it was captured.
     lines : list of GraphLine
-        The lines of cells and files that its operations come from; library lines are left out.
+        The lines of cells and files from which its operations come; lines of libraries are left out.
     code : str
         The graph as readable Python.
     ends : {"return", "break"}
-        Whether the function returned or a break ended the graph; ``break_`` is the id of that break.
+        Whether the return of the function or a break ended the graph; ``break_`` is the id of the break.
     """
 
     id: str
@@ -170,8 +171,9 @@ class Setting(msgspec.Struct, frozen=True):
     value : bool
         The value in force: ``True`` makes a break an error.
     rules : list of str
-        The deciding rules: ``default`` (no known scope decides); ``own`` (a scope around the place itself);
-        ``inherited`` (a scope around a call that led here); ``inner over outer``; ``fullgraph`` (overrides all scopes).
+        The rules that determined the value. ``default``: no known scope sets it. ``own``: a scope around the line of
+        the break sets it. ``inherited``: a scope around a call that led to the break sets it. ``inner over outer``: of
+        several scopes, the innermost one decides. ``fullgraph``: it overrides all scopes.
     scope : str or None
         The id of the :class:`Scope` that set it.
     chain : list of str
@@ -185,11 +187,11 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """One event of the trace: the break in one frame and one attempt.
+    """One event of the trace: a break in one frame and one attempt.
 
-    ``stack`` lists the user and library frames from the outermost frame to the break. In the output of a cell it is
-    empty if it goes through the same lines as the stack of the break. ``setting`` is the setting in force at that
-    moment, if it could be read.
+    ``stack`` lists the frames of the user's code and of libraries from the outermost one to the break. In the output of
+    a cell, it is empty if it goes through the same lines as the stack of the break. ``setting`` is the setting in force
+    at that moment, if it could be read.
     """
 
     frame: str | None
@@ -219,11 +221,11 @@ class BreakCost(msgspec.Struct, frozen=True):
     graphs : int
         The number of graphs that exist only because of the break.
     compile_s : float or None
-        The time for compiling its resume functions, if it was measured. Without the break, much of this time may remain
-        as a part of the time for compiling the graph before it.
+        The seconds spent compiling its resume functions, if measured. Without the break, compiling the graph before it
+        may take much of this time in addition.
     eager : int
-        The number of functions that run eagerly because of it, without those of Python's standard library, and without
-        comprehensions inside the functions that count.
+        The number of functions that run eagerly because of it. Functions of Python's standard library are not counted,
+        and neither are comprehensions inside counted functions.
     """
 
     graphs: int = 0
@@ -232,14 +234,15 @@ class BreakCost(msgspec.Struct, frozen=True):
 
 
 class Break(msgspec.Struct, frozen=True):
-    """One place in the source that broke a graph for one reason, however often it occurred.
+    """One expression or line that broke a graph for one reason, however often this occurred.
 
     Parameters
     ----------
     gb_id : str or None
-        The id in PyTorch's registry, e.g. "GB0170".
+        The id in PyTorch's registry of graph breaks, for example "GB0170".
     gb_type : str
-        The registry's name for the reason; without one, the class of the exception or the first line of its message.
+        The name of the reason in that registry; if it has none, the class of the exception or the first line of its
+        message.
     consequence : Reason or None
         The reason why the frame could not resume after it; ``None`` if it could.
     outcome : {"resumed", "skipped", "error"}
@@ -252,9 +255,10 @@ class Break(msgspec.Struct, frozen=True):
     also_reported_as : list of str
         Other names for the same cause in PyTorch's outputs.
     owner : {"own", "library", "torch"}
-        The owner of the code that has to change to remove it. A line of the standard library counts as its caller's.
+        The owner of the code that has to change to remove the break. A line of the standard library counts as a line of
+        its caller.
     minor : bool
-        Whether it is in a library and neither ends nor adds a graph: only a helper runs eagerly.
+        Whether it is in a library and neither ends nor adds a graph: it only makes a helper function run eagerly.
     """
 
     id: str
@@ -289,15 +293,16 @@ class Resume(msgspec.Struct, frozen=True):
     Parameters
     ----------
     location : Location or None
-        The line at which it continues.
+        The line on which it continues.
     frames : list of str
-        Its compilations in this run.
+        The ids of its compilations in this run.
     graphs : list of str
-        The graphs of these frames, or of the frames that it is inlined in.
+        The ids of the graphs of these frames, or of the frames in which it is inlined.
     no_frame : {"eager", "compiled before", "inlined", "not reached"} or None
-        The reason why it has no frame: it ran eagerly; it was compiled before this run, and may have run from that
-        code; it was compiled as a part of its caller's resume function, as with ``nested_graph_breaks``; it did not
-        run, such as a branch not taken. ``None`` if it has frames, or if the reason is unknown.
+        The reason why it has no frame. ``eager``: it ran eagerly. ``compiled before``: it was compiled before this run,
+        and may have run from that code. ``inlined``: it was compiled as a part of its caller's resume function, as with
+        ``nested_graph_breaks``. ``not reached``: it did not run, for example because a branch was not taken. ``None``
+        if it has frames, or if the reason is unknown.
     """
 
     id: str
@@ -317,19 +322,19 @@ SkipKind = Literal[
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A function that runs eagerly, for a reason such as a break, an error or the recompile limit.
+    """A function that runs eagerly because of a break, an error, the recompile limit or a similar reason.
 
     Parameters
     ----------
     frame : str or None
-        Its compile id; ``None`` if Dynamo never began it.
+        Its compile id; ``None`` if Dynamo never began to compile it.
     location : Location or None
-        All lines that run eagerly: from the function's first line, including decorators, or the line at which a resume
-        function continues, to its last line; a single line if the text is unknown.
+        All lines that run eagerly: from the function's first line, including decorators, or the line on which a resume
+        function continues, to the function's last line. A single line if the source text is unknown.
     reason : str
         The reason, in a sentence.
     callees : list of str
-        The frames of functions that it calls and that are compiled nevertheless.
+        The ids of the frames of functions that it calls and that are compiled nevertheless.
     way_out : str or None
         A change that would make Dynamo compile it.
     """
@@ -347,16 +352,16 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class PathDifference(msgspec.Struct, frozen=True):
-    """A call such as ``torch.compiler.is_compiling()``, whose result differs while compiling.
+    """A difference between compiled and eager paths, caused by a call such as ``torch.compiler.is_compiling()``.
 
-    A call whose result decides several branches is listed once for each of them.
+    The result of the call differs while compiling. If it decides several branches, there is one difference for each.
 
     Parameters
     ----------
     function : str
         The function that the program calls.
     location : Location or None
-        The place of the call.
+        The location of the call.
     compiled, eager : str
         The result while compiling, and the result without ``torch.compile``.
     branch : Location or None
@@ -387,12 +392,12 @@ class Scope(msgspec.Struct, frozen=True):
     Parameters
     ----------
     location : Location or None
-        From the line that opens it to the last line of its ``with`` block or of the decorated function; for a call, the
-        call itself. ``None`` if it was opened before watching began.
+        The lines from the one that opens it to the end of its ``with`` block or of the decorated function; for the form
+        ``call``, the call itself. ``None`` if it was opened before watching began.
     parent : str or None
-        The scope that was open around it when it was first opened.
+        The id of the scope that was open around it when it was first opened.
     breaks : list of str
-        The breaks that it governed.
+        The ids of the breaks that it governed.
     """
 
     id: str
@@ -406,7 +411,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """The effect that stricter settings would have had in this run, as far as the run shows.
+    """The effect that stricter settings would have had on this run, as far as the run shows it.
 
     Parameters
     ----------
@@ -434,7 +439,7 @@ class GuardFailure(msgspec.Struct, frozen=True):
     guard : str
         The guard, as PyTorch shows it.
     location : Location or None
-        The source line that caused it, if PyTorch reports it.
+        The source line that created the guard, if PyTorch reports it.
     head : {"loop", "condition"} or None
         Whether the line is in the head of a loop or of a condition; ``None`` if it is in neither, or unknown.
     """
@@ -445,9 +450,9 @@ class GuardFailure(msgspec.Struct, frozen=True):
 
 
 class Recompile(msgspec.Struct, frozen=True):
-    """A further compilation of a function, or its refusal because a limit was reached.
+    """A further compilation of a function, or a refusal to compile it again because a limit was reached.
 
-    ``id`` is "r1" for the first one of the run; it is empty in reports of schema versions before 1.2.
+    The first one of a run has the id "r1". The id is empty in reports with a schema version before 1.2.
     """
 
     frame: str
@@ -469,7 +474,7 @@ class CudagraphSkip(msgspec.Struct, frozen=True):
     graph : str or None
         The id of the graph, if known.
     location : Location or None
-        The line that is the cause, if PyTorch reports it.
+        The line that prevents it, if PyTorch reports the line.
     """
 
     reason: str
@@ -480,7 +485,7 @@ class CudagraphSkip(msgspec.Struct, frozen=True):
 class CachedFunction(msgspec.Struct, frozen=True):
     """A function that PyTorch began to compile before the run and whose compiled code was still in its cache.
 
-    It may have run from its earlier compiled code, which leaves no record.
+    The function may have run from this code in the run, which leaves no record.
 
     Parameters
     ----------
@@ -496,16 +501,17 @@ class CachedFunction(msgspec.Struct, frozen=True):
 
 
 class CompiledCall(msgspec.Struct, frozen=True):
-    """A module or a function that was compiled for this report although the code does not compile it.
+    """A module or a function that was compiled only for this report, because the program does not compile it.
 
     Parameters
     ----------
     name : str
-        The name in the code, e.g. ``model`` or ``trainer.net``, or else the name of its class or function.
+        The name in the program, for example ``model`` or ``trainer.net``; if it has none, the name of the class or
+        function.
     type : str or None
         The class of a module.
     code : str or None
-        The statement with which the code would compile it.
+        The statement with which the program would compile it.
     edit : Edit or None
         The edit that inserts this statement into the cell.
     """
@@ -547,16 +553,17 @@ class Effect(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True, weakref=True):
     """The report of one run of ``torch.compile``. The classes of its lists describe their fields.
 
-    ``libraries`` has the versions of the packages besides PyTorch whose code took part, by the name of the module; it
-    is empty for logs, which do not have them.
-    ``changes`` compares it with the previous run of the same notebook cell, if this kernel has one.
-    ``order`` has the ids of the breaks in the order in which to fix them; views number the breaks in this order.
+    ``libraries`` contains the versions of the packages other than PyTorch whose code took part, by the name of the
+    module; it is empty for logs, which do not contain them.
+    ``changes`` compares the run with the previous run of the same notebook cell in this kernel, if there was one.
+    ``order`` contains the ids of the breaks in the order in which to fix them; views number the breaks in this order.
     ``remedies``, ``cost``, ``startup``, ``check``, ``values`` and ``reproducers`` are ``None`` if they were not
     requested or could not be determined.
-    ``held`` is ``None`` if it is unknown.
-    ``compiled`` lists what was compiled only for the report; it is ``None`` if the code itself calls ``torch.compile``,
-    and for logs.
-    ``effects`` has the effects outside the objects that can be copied; functions with such effects were not run again.
+    ``held`` lists the functions whose compiled code PyTorch had in its cache before the run; it is ``None`` if they are
+    unknown.
+    ``compiled`` lists the calls that were compiled only for the report; it is ``None`` for logs, and if the program
+    itself calls ``torch.compile``.
+    ``effects`` lists the effects on things that cannot be copied; functions with such effects were not run again.
     """
 
     status: Literal["ok", "error", "interrupted"]
@@ -604,19 +611,19 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Self:
-        """Read a report back.
+        """Read a report from the result of :meth:`to_json`.
 
         Raises
         ------
         msgspec.ValidationError
-            If the data is not a report, or has a different major version; for data that is not JSON, its base class
-        ``msgspec.DecodeError``.
+            If the data is not a report, or has a different major version. For data that is not JSON, its base class
+            ``msgspec.DecodeError`` is raised.
         """
-        return require_this_version(msgspec.json.decode(data, type=cls))
+        return require_known_version(msgspec.json.decode(data, type=cls))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Read a report from :meth:`to_dict` or from a notebook's output.
+        """Read a report from the result of :meth:`to_dict` or from a notebook's output.
 
         Raises
         ------
@@ -628,7 +635,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
             report.to_json()
         except UnicodeEncodeError as error:  # a lone surrogate, which UTF-8 cannot encode but an escape in JSON can
             raise msgspec.ValidationError(f"the report has text that is not Unicode: {error.reason}") from None
-        return require_this_version(report)
+        return require_known_version(report)
 
 
 class _HasSchemaVersion(Protocol):
@@ -639,7 +646,7 @@ class _HasSchemaVersion(Protocol):
 _Document = TypeVar("_Document", bound=_HasSchemaVersion)
 
 
-def require_this_version(document: _Document) -> _Document:
+def require_known_version(document: _Document) -> _Document:
     """Return a report or a job; raise ``msgspec.ValidationError`` if it has a different major version."""
     if document.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
         message = f"the report has schema version {document.schema_version}, but this release reads {SCHEMA_VERSION}"

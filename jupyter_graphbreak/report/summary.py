@@ -1,4 +1,4 @@
-"""A summary of a run: its times, and the lengths of the lists in its report."""
+"""Summarize a run: its times, and the lengths of the lists in its report."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 class Timing(msgspec.Struct, frozen=True):
     """Times in seconds: the whole run, compiling, and recording the run.
 
-    ``cache_hits`` is the number of graphs, forward and backward, whose code inductor found in its cache;
-    ``cache_misses`` is the number of graphs whose code it generated; ``cache_bypasses`` is the number of graphs that a
-    cache cannot keep. They are ``None`` if they are unknown.
+    ``cache_hits`` is the number of graphs, forward and backward, whose code Inductor found in its cache.
+    ``cache_misses`` is the number of graphs whose code it generated, and ``cache_bypasses`` the number of graphs that a
+    cache cannot keep. Unknown numbers are ``None``.
     """
 
     wall_s: float | None = None

@@ -10,17 +10,17 @@ from jupyter_graphbreak.report.location import Location
 
 
 class ValueRange(msgspec.Struct, frozen=True):
-    """The range of a tensor's numbers, over all executions of the operation that computes it.
+    """The range of a tensor's elements, over all executions of the operation that computes it.
 
     Parameters
     ----------
     shape : list of int
         The shape in the first execution.
     elements, nan, inf : int
-        The number of elements, and of those that are NaN and infinite.
+        The number of elements, of those that are NaN, and of those that are infinite.
     low, high, mean : float or None
-        The smallest, the largest and the mean of the finite elements; ``None`` if there are none, or if PyTorch cannot
-        compare them, such as complex numbers.
+        The smallest, the largest and the mean of the finite elements. They are ``None`` if there are no such elements,
+        or if PyTorch cannot compare them, as is the case for complex numbers.
     """
 
     shape: list[int]
@@ -39,17 +39,18 @@ class LineValues(msgspec.Struct, frozen=True):
     Parameters
     ----------
     location : Location
-        The line it comes from, without its text.
+        The line that calls the operation, without its text.
     op : str
-        The function that it calls.
+        The function that the operation calls.
     graph : str or None
-        The graph that contains it; ``None`` if no graph contains its line: the values are then those of the eager call.
+        The id of the graph that contains the operation. It is ``None`` if no graph contains the line: the values are
+        then those of the eager call.
     forward : ValueRange
-        Its result.
+        The values of the operation's result.
     backward : ValueRange or None
-        The gradient of its result; ``None`` if there is none.
+        The values of the result's gradient; ``None`` if there is none.
     executions : int
-        The number of its executions in the call.
+        How often the operation ran in the call.
     """
 
     location: Location
@@ -66,19 +67,19 @@ class NonFinite(msgspec.Struct, frozen=True):
     Parameters
     ----------
     direction : {"forward", "backward"}
-        Whether its result has them, or the gradient that its backward pass computes.
+        Whether they are in the result, or in the gradient that the backward pass of the operation computes.
     kind : {"nan", "inf"}
     op : str
-        The function that it calls.
+        The function that the operation calls.
     graph : str or None
-        The graph that has it; ``None`` if it runs eagerly.
+        The id of the graph that contains the operation; ``None`` if it runs eagerly.
     count, elements : int
-        The number of elements that are NaN or infinite, and of all elements.
+        The number of elements that are NaN or infinite, and the number of all elements.
     dtype : str
     execution : int
-        The number of the execution, from 1.
+        The execution of the operation in which they first appear, counted from 1.
     further : int
-        The number of other operations that do the same later.
+        The number of other operations that later make NaN or Inf from finite numbers.
     eager : {"same", "elsewhere", "none"} or None
         Where the eager call has the first one of this kind: on the same line, on a different line, or nowhere;
         ``None`` if it is unknown.
@@ -98,7 +99,7 @@ class NonFinite(msgspec.Struct, frozen=True):
 
 
 class NonFiniteInput(msgspec.Struct, frozen=True):
-    """A tensor in the arguments or the state of the function that has NaN or Inf before the call."""
+    """A tensor in the arguments or the state of the function that contains NaN or Inf before the call."""
 
     name: str
     nan: int
@@ -111,7 +112,8 @@ class NonFiniteCounts(msgspec.Struct, frozen=True):
     Parameters
     ----------
     by : {"graphs", "eager", "backend"}
-        Their origin: the operations of the graphs one by one, the eager function, or the backend's code.
+        The code that computed the results: the operations of the graphs one by one, the eager function, or the
+        backend's code.
     raised : str or None
         The class of the exception that the call raised.
     """
@@ -134,8 +136,8 @@ class EntryValues(msgspec.Struct, frozen=True):
     calls : int
         The number of calls in the run.
     call : int
-        The number of the call with these values: the first, or the first whose result had NaN in the run (torch 2.12
-        and newer). For a later call than the first, the arguments and the state are those after it.
+        The number of the call that was repeated for these values: the first one, or the first one whose result had NaN
+        in the run (torch 2.12 and newer). If it is not the first call, the arguments and the state are those after it.
     first : list of NonFinite
         The first operation of each direction and kind.
     given : list of NonFiniteInput
@@ -144,7 +146,7 @@ class EntryValues(msgspec.Struct, frozen=True):
         The counts for each value of ``by``, as far as there was time; ``"backend"`` is missing if the backend is
         ``eager``, which also runs operations one by one.
     lines : list of LineValues
-        The values of the last operation of each line, or of all operations of the lines that were asked for, in the
+        The values of the last operation on each line, or of all operations on the lines that were requested, in the
         order in which the lines ran.
     left_out : int
         The number of lines or operations that ``lines`` does not list.

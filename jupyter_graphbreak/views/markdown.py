@@ -10,10 +10,10 @@ from jupyter_graphbreak.views.text import render_text, summary_line
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.lines import ordered_breaks
-from jupyter_graphbreak.views.words.places import place
-from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
+from jupyter_graphbreak.views.words.places import location_text
+from jupyter_graphbreak.views.words.plain_text import escape_controls, is_known_page, one_line
 from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.remedies import change_lines, code_of, outcome, target_text
+from jupyter_graphbreak.views.words.remedies import change_lines, code_of, outcome_text, target_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Report
 
-#: The maximum numbers of lines, and of characters of a line and of a table cell.
+#: The maximum number of lines, of characters of a line, and of characters of a table cell.
 _MAX_LINES, _MAX_LINE_LENGTH, _MAX_CELL_LENGTH = 200, 1_000, 400
 _SPECIAL_CHARACTER = re.compile(r"[!-/:-@\[-`{-~]")
-#: The maximum numbers of reports, of breaks and remedies per report, of characters of a text, and of differences per
-#: remedy; GitHub limits a comment to 65,536 characters.
+#: The maximum number of reports, of breaks and of remedies per report, of characters of one code block, and of
+#: differences per remedy. GitHub limits a comment to 65,536 characters.
 _MAX_REPORTS, _MAX_BREAKS, _MAX_REMEDIES, _MAX_TEXT_LENGTH, _MAX_DIFFERENCES = 50, 50, 5, 8_000, 20
 
 
@@ -51,8 +51,8 @@ def render_markdown(
 
 
 def render_markdown_lines(head: str, lines: Sequence[str]) -> str:
-    """Return a heading sentence followed by a block of text lines."""
-    shown = [plain(line[:_MAX_LINE_LENGTH]) for line in lines[:_MAX_LINES]]
+    """Return a bold sentence and, if there are lines, a block of preformatted text with them."""
+    shown = [escape_controls(line[:_MAX_LINE_LENGTH]) for line in lines[:_MAX_LINES]]
     if len(lines) > _MAX_LINES:
         shown.append(f"and {len(lines) - _MAX_LINES} more")
     return "\n\n".join([f"**{_escape(head)}**", *([_fence("\n".join(shown))] if lines else [])])
@@ -79,14 +79,14 @@ def _render_report(report: Report, title: str, new_break_ids: AbstractSet[str]) 
 
 
 def _render_remedies(report: Report) -> list[str]:
-    """Return the remedies that work, with their changes collapsed."""
+    """Return Markdown for each remedy that works: its outcome, with the change collapsed below it."""
     parts = []
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     for remedy in working[:_MAX_REMEDIES]:
-        headline = f"{target_text(report, remedy)}: {remedy.title}: {outcome(remedy)}"
+        headline = f"{target_text(report, remedy)}: {remedy.title}: {outcome_text(remedy)}"
         differences = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MAX_DIFFERENCES])
         lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]
-        text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MAX_TEXT_LENGTH]
+        text = "\n".join(map(escape_controls, lines or code_of(remedy).split("\n")))[:_MAX_TEXT_LENGTH]
         block = _fence(text, "diff" if lines else "python")
         parts.append(f"<details><summary>{_escape(headline)}</summary>\n{differences}\n\n{block}\n\n</details>")
     return parts
@@ -100,11 +100,13 @@ def _render_row(report: Report, number: int, break_: Break, new_break_ids: Abstr
     code_markup = f"<code>{_escape(code)}</code>" if code else ""
     sign = f"**{number} new**" if break_.id in new_break_ids else str(number)
     aftermath_text = _escape("; ".join(aftermath(report, break_)))
-    return f"| {sign} | {_escape(place(report, break_.location))} | {code_markup} | {cause} | {aftermath_text} |"
+    return (
+        f"| {sign} | {_escape(location_text(report, break_.location))} | {code_markup} | {cause} | {aftermath_text} |"
+    )
 
 
 def _escape(text: str) -> str:
-    """Escape and shorten text to one line that contains no markup, no mention and no end of a table cell."""
+    """Shorten text to one line, and escape it so that it cannot contain markup, mention a user or end a table cell."""
     text = one_line(text)
     text = text if len(text) <= _MAX_CELL_LENGTH else f"{text[:_MAX_CELL_LENGTH]}..."
     return _SPECIAL_CHARACTER.sub(lambda match: match[0] if match[0] in "(),.;:=/'+-" else f"&#{ord(match[0])};", text)

@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
-from jupyter_graphbreak.views.words.guidance import guidance
-from jupyter_graphbreak.views.words.places import place
-from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
-from jupyter_graphbreak.views.words.remedies import outcome
+from jupyter_graphbreak.views.words.places import location_text
+from jupyter_graphbreak.views.words.plain_text import escape_controls, is_known_page, one_line
+from jupyter_graphbreak.views.words.remedies import outcome_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _SCHEMA_PAGE = "https://json.schemastore.org/sarif-2.1.0.json"
 _PROJECT_PAGE = "https://pypi.org/project/jupyter-graphbreak/"
 
-#: The maximum numbers of fixes per break, and of characters per fix and of all fixes; longer fixes are left out.
+#: The maximum number of fixes per break, of characters per fix, and of characters of all fixes. Longer fixes are left
+#: out.
 _MAX_FIXES, _MAX_FIX_LENGTH, _MAX_TOTAL_FIX_LENGTH = 20, 200_000, 4_000_000
 
 
@@ -38,7 +39,7 @@ def render_sarif(
     new_break_ids: Sequence[AbstractSet[str]] | None = None,
     notebook: str | None = None,
 ) -> str:
-    """Return reports as one run of SARIF.
+    """Return reports as a SARIF log with one run.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ def render_sarif(
     new_break_ids : sequence of set of str or None
         For each report, the ids of the breaks that a gate does not allow; ``None`` if there is no gate.
     notebook : str or None
-        The path of the notebook whose cells were reported.
+        The path of the notebook whose cells the reports are about.
     """
     rules: dict[str, dict[str, Any]] = {}
     results: dict[str, dict[str, Any]] = {}
@@ -94,21 +95,23 @@ def _result_of(report: Report, break_: Break, notebook: str | None, budget: list
     Parameters
     ----------
     budget : list of int
-        The number of characters left for fixes; the fixes of this result are subtracted from it.
+        A single number: how many characters of fixes may still be added. The fixes of this result are subtracted.
     """
     sources = lookup.sources(report)
-    annotated_place = _place_in_own_code(break_, sources)
+    annotated_location = _location_to_annotate(break_, sources)
     sentences = [
         f"Graph break: {break_.gb_type}",
         *aftermath(report, break_),
-        *(advice.text for advice in guidance(report, break_)[:1]),
+        *(advice.text for advice in advice_for_break(report, break_)[:1]),
     ]
-    if annotated_place is not break_.location:
-        sentences.insert(1, f"at {place(report, break_.location)}")
+    if annotated_location is not break_.location:
+        sentences.insert(1, f"at {location_text(report, break_.location)}")
     text = ". ".join(one_line(sentence).rstrip(".") for sentence in sentences) + "."
-    annotated_source = sources.get(annotated_place.source) if annotated_place is not None else None
+    annotated_source = sources.get(annotated_location.source) if annotated_location is not None else None
     path = annotated_source.path if annotated_source is not None else None
-    fingerprint = repr((annotated_place and (path, annotated_place.function, annotated_place.code), break_.gb_type))
+    fingerprint = repr(
+        (annotated_location and (path, annotated_location.function, annotated_location.code), break_.gb_type)
+    )
     result: dict[str, Any] = {
         "ruleId": _rule_id(break_),
         "level": "error" if break_.outcome == "error" else "warning",
@@ -123,15 +126,15 @@ def _result_of(report: Report, break_: Break, notebook: str | None, budget: list
             fixes.append(_fix_of(remedy, sources))
     if fixes:
         result["fixes"] = fixes
-    if annotated_place is not None:
-        result["locations"] = [_location_of(annotated_place, sources, notebook)]
-    if break_.location is not None and annotated_place is not break_.location:
+    if annotated_location is not None:
+        result["locations"] = [_location_of(annotated_location, sources, notebook)]
+    if break_.location is not None and annotated_location is not break_.location:
         result["relatedLocations"] = [{"id": 1, **_location_of(break_.location, sources, notebook)}]
     return result
 
 
 def _is_fix(remedy: Remedy, sources: dict[str, Source]) -> bool:
-    """Return whether a remedy works and changes files only: a cell's line numbers are not those of the notebook."""
+    """Return whether a remedy works and edits only files: lines of a cell have other numbers in the notebook file."""
     edited = [sources.get(edit.source) for edit in remedy.edits]
     in_files = bool(edited) and all(source is not None and source.kind != "cell" and source.path for source in edited)
     return remedy.verdict in WORKING and in_files
@@ -142,7 +145,7 @@ def _fix_of(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:
     for edit in remedy.edits:
         changes.setdefault(sources[edit.source].path or "", []).append(_replacement_of(edit))
     return {
-        "description": {"text": f"{one_line(remedy.title)}: {one_line(outcome(remedy))}"},
+        "description": {"text": f"{one_line(remedy.title)}: {one_line(outcome_text(remedy))}"},
         "artifactChanges": [
             {"artifactLocation": _artifact_location(path), "replacements": replacements}
             for path, replacements in changes.items()
@@ -152,17 +155,17 @@ def _fix_of(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:
 
 def _replacement_of(edit: Edit) -> dict[str, Any]:
     region = {"startLine": edit.first_line, "startColumn": 1, "endLine": edit.last_line + 1, "endColumn": 1}
-    if edit.new and edit.last_line >= edit.first_line:  # keep the last line break: the file may not end with one
+    if edit.new and edit.last_line >= edit.first_line:  # do not replace the last line break: the file may have none
         region |= {"endLine": edit.last_line, "endColumn": len(edit.old.rpartition("\n")[2]) + 1}
         return {"deletedRegion": region, "insertedContent": {"text": edit.new}}
     return {"deletedRegion": region, "insertedContent": {"text": f"{edit.new}\n" if edit.new else ""}}
 
 
-def _place_in_own_code(break_: Break, sources: dict[str, Source]) -> Location | None:
-    """Return the innermost place of a break in the reader's own code, the line that can be annotated."""
+def _location_to_annotate(break_: Break, sources: dict[str, Source]) -> Location | None:
+    """Return the innermost location in the reader's own code that leads to a break; if there is none, the break's."""
     stack = [*break_.stack, *([break_.location] if break_.location is not None else [])]
-    own_places = [place for place in stack if place.source in sources and sources[place.source].kind != "library"]
-    return own_places[-1] if own_places else break_.location
+    in_own_code = [call for call in stack if call.source in sources and sources[call.source].kind != "library"]
+    return in_own_code[-1] if in_own_code else break_.location
 
 
 def _location_of(place: Location, sources: dict[str, Source], notebook: str | None) -> dict[str, Any]:
@@ -171,13 +174,13 @@ def _location_of(place: Location, sources: dict[str, Source], notebook: str | No
     if place.column is not None and place.end_column is not None:
         region |= {"startColumn": place.column + 1, "endColumn": place.end_column + 1}
     if place.code:
-        region["snippet"] = {"text": plain(place.code.replace("\n", " "))}
+        region["snippet"] = {"text": escape_controls(place.code.replace("\n", " "))}
     path = source.path if source is not None else None
     physical: dict[str, Any] = {"artifactLocation": _artifact_location(path or notebook or "notebook.ipynb")}
     location: dict[str, Any] = {"physicalLocation": physical}
     if path is not None:
         physical["region"] = region
-    else:  # line numbers in the notebook file are not those of its cells
+    else:  # lines of a cell have other numbers in the notebook file
         physical["region"] = {"startLine": 1}
         location["message"] = {"text": f"{source.name if source is not None else 'a cell'}, line {place.line}"}
     if place.function:

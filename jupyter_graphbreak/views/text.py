@@ -1,4 +1,4 @@
-"""Render reports as text for a terminal 100 columns wide, for IPython, logs and screen readers."""
+"""Render reports as text, 100 columns wide, for terminals, IPython, logs and screen readers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import dataclasses
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from jupyter_graphbreak.views.rows.sections import about, measurements
+from jupyter_graphbreak.views.rows.sections import about_rows, measurement_sections
+from jupyter_graphbreak.views.words.advice import added_graphs_text, advice_for_break
 from jupyter_graphbreak.views.words.aftermath import aftermath
-from jupyter_graphbreak.views.words.bounds import bounded, shown_part
+from jupyter_graphbreak.views.words.bounds import limit_part, shown_part
 from jupyter_graphbreak.views.words.changes import describe_change, headline
 from jupyter_graphbreak.views.words.changes import figures as changed_figures
-from jupyter_graphbreak.views.words.cost import break_time, time_change_text
-from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_text, details, legend
+from jupyter_graphbreak.views.words.cost import break_time_text, time_change_text
+from jupyter_graphbreak.views.words.frontends import OUTCOME_TEXTS, call_text, input_notes, verdict_sentences
 from jupyter_graphbreak.views.words.groups import (
     Group,
     best_remedy,
@@ -23,24 +22,30 @@ from jupyter_graphbreak.views.words.groups import (
     costs_text,
     text_of_several_causes,
 )
-from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
 from jupyter_graphbreak.views.words.jobs import (
     compiling_lines,
     job_headline,
+    job_location_text,
     job_notes,
-    job_place,
     process_name,
     processes_with_break,
 )
-from jupyter_graphbreak.views.words.lines import break_numbers, listing
-from jupyter_graphbreak.views.words.paths import is_in_library, ordered_paths, path_sentence
-from jupyter_graphbreak.views.words.permission import WITHOUT_SETTING, permission
-from jupyter_graphbreak.views.words.places import brief_code, is_wrapper_of_torch, place
-from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
+from jupyter_graphbreak.views.words.lines import annotated_lines, break_numbers
+from jupyter_graphbreak.views.words.paths import is_path_in_library, ordered_paths, path_sentence
+from jupyter_graphbreak.views.words.permission import WITHOUT_SETTING, describe_permission
+from jupyter_graphbreak.views.words.places import brief_code, is_wrapper_of_torch, location_text
+from jupyter_graphbreak.views.words.plain_text import (
+    count_text,
+    escape_controls,
+    join_words,
+    one_line,
+    whole_clauses,
+    without_backticks,
+)
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import (
     function_name,
-    guard_lines,
+    guard_lines_text,
     listed_recompilations,
     recompile_remedies,
     shows_advice,
@@ -52,8 +57,8 @@ from jupyter_graphbreak.views.words.remedies import (
     compatible_remedies,
     evidence_or_reason,
     has_separate_code,
-    number_of_break_showing,
-    outcome,
+    number_of_other_break_showing,
+    outcome_text,
     remedies_for_break,
     remedies_for_frame,
     target_text,
@@ -82,7 +87,7 @@ _MAX_SENTENCE_LENGTH = 20_000
 
 
 def wrap(head: str, text: str, indent: str = INDENT) -> list[str]:
-    """Wrap a sentence at 100 columns; further lines are indented to the first word."""
+    """Wrap a sentence at 100 columns; indent the following lines to the column of its first word."""
     words = one_line(text if len(text) <= _MAX_SENTENCE_LENGTH else f"{text[:_MAX_SENTENCE_LENGTH]}...").split(" ")
     lines, line = [], indent + head
     for word in words:
@@ -95,36 +100,37 @@ def wrap(head: str, text: str, indent: str = INDENT) -> list[str]:
 
 def cut_line(line: str) -> str:
     """Truncate a line to 100 columns."""
-    line = plain(line[: WIDTH + 1])
+    line = escape_controls(line[: WIDTH + 1])
     return line if len(line) <= WIDTH else line[: WIDTH - 3].rstrip() + "..."
 
 
 def render_frontends(frontends: Frontends) -> str:
-    """Return the verdicts as text for a terminal 100 columns wide, without a line break at the end."""
+    """Return the verdicts on front ends as text for a terminal 100 columns wide, without a line break at the end."""
     lines = [*wrap("", f"front ends on {call_text(frontends)} | torch {frontends.torch}", indent="")]
-    names = max((len(checked.frontend) for checked in frontends.verdicts), default=0)
-    words = max(len(word) for word in OUTCOMES.values())
-    for checked in frontends.verdicts:
+    name_width = max((len(on_frontend.frontend) for on_frontend in frontends.verdicts), default=0)
+    outcome_width = max(len(text) for text in OUTCOME_TEXTS.values())
+    for on_frontend in frontends.verdicts:
         counts = ""
-        if checked.graphs is not None:
-            counts = f"{counted(checked.graphs, 'graph')}, {counted(checked.breaks or 0, 'break')}"
-        lines.append(f" {checked.frontend:<{names}}  {OUTCOMES[checked.outcome]:<{words}}  {counts}".rstrip())
-        for sentence in details(frontends, checked):
+        if on_frontend.graphs is not None:
+            counts = f"{count_text(on_frontend.graphs, 'graph')}, {count_text(on_frontend.breaks or 0, 'break')}"
+        outcome = OUTCOME_TEXTS[on_frontend.outcome]
+        lines.append(f" {on_frontend.frontend:<{name_width}}  {outcome:<{outcome_width}}  {counts}".rstrip())
+        for sentence in verdict_sentences(frontends, on_frontend):
             lines += wrap("", sentence)
-    for sentence in legend(frontends):
+    for sentence in input_notes(frontends):
         lines += wrap("", sentence, indent="")
-    return "\n".join(map(plain, lines))
+    return "\n".join(map(escape_controls, lines))
 
 
-#: If there are more breaks, notes or sources than this, the rest are counted.
+#: At most this many breaks, notes or other items of one list are shown; the rest are counted.
 _MAX_ITEMS = 50
 
 
-def render_changes(changes: Changes) -> list[str]:
+def changes_as_lines(changes: Changes) -> list[str]:
     """Return the changes as lines for a terminal 100 columns wide: summary, figures, breaks."""
-    changes = bounded(changes)
+    changes = limit_part(changes)
     width = max((len(change.change) + 1 for change in changes.breaks), default=0)
-    name = plain(changes.before.name or "the run before")
+    name = escape_controls(changes.before.name or "the run before")
     lines = wrap("", f"since {name}: {headline(changes)}", "")
     lines += wrap("", ", ".join(changed_figures(changes)))
     lines += [
@@ -135,62 +141,63 @@ def render_changes(changes: Changes) -> list[str]:
 
 
 def _rest_line(total: int, limit: int, words: str = "more", indent: str = INDENT) -> list[str]:
-    """Return the line with the number of items beyond a limit; no line if there are none."""
+    """Return a line that counts the items beyond a limit, in a list; the list is empty if there are none."""
     return [f"{indent}and {total - limit} {words}"] if total > limit else []
 
 
-#: The maximum numbers of remedies to name: of those that work or, if none works, of those that do not.
+#: At most this many remedies that work are named; if none works, at most this many of the failed ones.
 _MAX_REMEDIES, _MAX_FAILED_REMEDIES = 4, 3
-#: About this many characters of the outcome of a failed trial, and at most this many lines of a change, are shown.
+#: The outcome of a failed trial is cut to about this many characters, and a change to this many lines.
 _MAX_TRIAL_LENGTH = 160
 _MAX_REMEDY_LINES = 12
-#: If a change is too long, at most this many lines of each part that it removes are shown.
+#: If a change is too long, each block of removed lines is cut to this many lines.
 _MAX_REMOVED_LINES = 2
-#: About this many characters of a cause, and at most this many characters of a list of break numbers, are shown.
+#: A cause is cut to about this many characters; a list of break numbers longer than this is left out.
 _MAX_CAUSE_LENGTH, _MAX_NUMBERS_LENGTH = 280, 40
 _DEEPER_INDENT = INDENT + "     "
 
 
-def _advice_once(advice: str, number: int, first_breaks: dict[str, int]) -> str:
-    """Return advice about a break; if an earlier break has the same advice, a reference to that break."""
-    first = first_breaks.setdefault(advice, number)
+def _advice_or_reference(advice: str, number: int, number_by_advice: dict[str, int]) -> str:
+    """Return advice about a break; if it was already given for an earlier break, return a reference to that break."""
+    first = number_by_advice.setdefault(advice, number)
     return advice if first == number else f"as for break {first}"
 
 
-def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: dict[str, int]) -> list[str]:
-    """Return the remedies for a break: the best with its change, further titles, and the outcome of the others."""
+def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_advice: dict[str, int]) -> list[str]:
+    """Return lines on the remedies for a break: the best with its change, further titles, the outcome of the others."""
     remedies = remedies_for_break(report, break_)
     if remedies is None:
         return []
-    # If nothing was tried, the advice is shown instead: it is too early for a decision.
-    decisions = [] if remedies.why_untried and guidance(report, break_) else remedies.person
-    person = [_advice_once(decision, number, first_breaks) for decision in decisions]
+    # If nothing was tried, it is too early to leave a decision to the reader: the advice is shown instead.
+    decisions = [] if remedies.why_untried and advice_for_break(report, break_) else remedies.decisions
+    decisions_once = [_advice_or_reference(decision, number, number_by_advice) for decision in decisions]
     why = why_untried(report, remedies)
     untried = (
         wrap(
-            "not tried: ", _advice_once(whole_clauses(_without_backticks(why), _MAX_TRIAL_LENGTH), number, first_breaks)
+            "not tried: ",
+            _advice_or_reference(whole_clauses(without_backticks(why), _MAX_TRIAL_LENGTH), number, number_by_advice),
         )
         if why
         else []
     )
-    trials = _trial_lines(report, dataclasses.replace(remedies, person=person), number)
+    trials = _trial_lines(report, dataclasses.replace(remedies, decisions=decisions_once), number)
     no_trials = [] if remedies.why_untried else [f"{INDENT}tried: nothing, no known remedy applies"]
     return [*untried, *trials] or no_trials
 
 
-def remedies_of_frame(report: Report, skipped: Skipped) -> list[str]:
-    """Return the remedies for a function that runs eagerly without a break."""
+def remedy_lines_of_function(report: Report, skipped: Skipped) -> list[str]:
+    """Return lines on the remedies for a function that runs eagerly without a break."""
     remedies = remedies_for_frame(report, skipped)
     return _trial_lines(report, remedies, None) if remedies is not None else []
 
 
-def combined_remedies(report: Report) -> list[str]:
-    """Return the remedies that can be applied together, if there are several: the verdict names a single one."""
+def compatible_remedy_lines(report: Report) -> list[str]:
+    """Return lines on the remedies that can be applied together; none for a single one, which the verdict mentions."""
     chosen = compatible_remedies(report)
     if len(chosen) < 2:  # noqa: PLR2004
         return []
-    remedies_text = joined(
-        [f"{_without_backticks(remedy.title)} ({target_text(report, remedy)})" for remedy in chosen], "; "
+    remedies_text = join_words(
+        [f"{without_backticks(remedy.title)} ({target_text(report, remedy)})" for remedy in chosen], "; "
     )
     return wrap("", f"compatible remedies (each was tested alone): {remedies_text}", indent="")
 
@@ -198,58 +205,58 @@ def combined_remedies(report: Report) -> list[str]:
 def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) -> list[str]:
     lines: list[str] = []
     is_shown = False
-    by_title = {remedy.title: remedy for remedy in reversed(remedies.working)}  # the best of each
+    by_title = {remedy.title: remedy for remedy in reversed(remedies.working)}  # the best one with each title
     working = list(reversed(by_title.values()))
     for remedy in working[:_MAX_REMEDIES]:
-        other_break = number_of_break_showing(report, remedy, number) if number is not None else None
+        other_break = number_of_other_break_showing(report, remedy, number) if number is not None else None
         if other_break is not None:
-            lines += wrap("fix: ", f"{_without_backticks(remedy.title)}: {remedy.verdict}, see break {other_break}")
+            lines += wrap("fix: ", f"{without_backticks(remedy.title)}: {remedy.verdict}, see break {other_break}")
         elif is_shown:
-            lines += wrap("or: ", f"{_without_backticks(remedy.title)}: {verdict_label(remedy)}")
+            lines += wrap("or: ", f"{without_backticks(remedy.title)}: {verdict_label(remedy)}")
         else:
             lines += _working_remedy_lines(report, remedy)
             is_shown = True
     lines += _rest_line(len(working), _MAX_REMEDIES, "more that work")
     if remedies.working:
         outcome_of_others = trials_sentence(remedies)
-        lines += wrap("", _without_backticks(outcome_of_others)) if outcome_of_others else []
+        lines += wrap("", without_backticks(outcome_of_others)) if outcome_of_others else []
     else:
         for remedy in remedies.failed[:_MAX_FAILED_REMEDIES]:
-            other_break = number_of_break_showing(report, remedy, number) if number is not None else None
+            other_break = number_of_other_break_showing(report, remedy, number) if number is not None else None
             is_tried = remedy.verdict != "not tried"
             result = whole_clauses(
-                _without_backticks(outcome(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
+                without_backticks(outcome_text(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
             )
             if other_break is not None:
                 result = f"{verdict_label(remedy)}, see break {other_break}" if is_tried else f"see break {other_break}"
-            lines += wrap("tried: " if is_tried else "not tried: ", f"{_without_backticks(remedy.title)}: {result}")
+            lines += wrap("tried: " if is_tried else "not tried: ", f"{without_backticks(remedy.title)}: {result}")
         if len(remedies.failed) > _MAX_FAILED_REMEDIES:
             lines.append(
-                f"{INDENT}and {counted(len(remedies.failed) - _MAX_FAILED_REMEDIES, 'more trial')} that failed"
+                f"{INDENT}and {count_text(len(remedies.failed) - _MAX_FAILED_REMEDIES, 'more trial')} that failed"
             )
-        lines += [line for decision in remedies.person[:_MAX_REMEDIES] for line in wrap("", decision)]
+        lines += [line for decision in remedies.decisions[:_MAX_REMEDIES] for line in wrap("", decision)]
     return lines
 
 
 def _working_remedy_lines(report: Report, remedy: Remedy) -> list[str]:
-    lines = wrap("fix: ", _without_backticks(remedy.title))
-    lines += wrap("", _without_backticks(outcome(remedy)), _DEEPER_INDENT)
+    lines = wrap("fix: ", without_backticks(remedy.title))
+    lines += wrap("", without_backticks(outcome_text(remedy)), _DEEPER_INDENT)
     if remedy.differences:
         more = len(remedy.differences) - 1
         lines += wrap(
             "differs: ",
-            _without_backticks(remedy.differences[0]) + (f" (and {more} more)" if more else ""),
+            without_backticks(remedy.differences[0]) + (f" (and {more} more)" if more else ""),
             _DEEPER_INDENT,
         )
-    changes = _without_long_removals(change_lines(report, remedy))
+    changes = _shorten_removals(change_lines(report, remedy))
     shown = [line.text if line.sign == "@" else f"{line.sign}{line.text}" for line in changes]
     if has_separate_code(remedy):
         shown += code_of(remedy).split("\n")
     return lines + [cut_line(f"{_DEEPER_INDENT}  {line.expandtabs(4)}") for line in _first_lines(shown)]
 
 
-def _without_long_removals(lines: list[DiffLine]) -> list[DiffLine]:
-    """If a change is too long to show, shorten the parts that it removes, so that its new lines are visible."""
+def _shorten_removals(lines: list[DiffLine]) -> list[DiffLine]:
+    """If a change is too long to show, shorten its blocks of removed lines, so that the new lines are visible."""
     if len(lines) <= _MAX_REMEDY_LINES:
         return lines
     shown: list[DiffLine] = []
@@ -267,16 +274,12 @@ def _first_lines(lines: Sequence[str]) -> list[str]:
     return [*lines[:_MAX_REMEDY_LINES], f"... and {len(lines) - _MAX_REMEDY_LINES} more lines"]
 
 
-def _without_backticks(text: str) -> str:
-    return text.replace("`", "")
-
-
-#: At most this many lines of all sources are shown, and this many around a marked line of a long source.
+#: At most this many source lines are shown in total; in a long source, this many before and after each marked line.
 _MAX_LINES = 48
 _CONTEXT_LINES = 2
-#: The maximum and minimum number of calls of one stack to name, and the maximum columns of a source line.
+#: The maximum and minimum number of calls of one stack to name, and the maximum number of characters of a source line.
 _MAX_CALLS, _MIN_CALLS, _MAX_LINE_CHARS = 40, 2, 2_000
-#: At most this many places of one cause are listed, and breaks of one line underlined.
+#: At most this many breaks with one cause are listed, and at most this many breaks of one line are underlined.
 _MAX_PLACES = 5
 #: At most this many differences between compiled and eager paths are listed.
 _MAX_PATHS = 5
@@ -285,33 +288,33 @@ _MAX_PATHS = 5
 def render_text(report: Report) -> str:
     """Return the report as text, without a line break at the end.
 
-    The verdict and the figures come first, then the breaks in the order in which to fix them, then what else was found,
+    The verdict and the figures come first, then the breaks in the order in which to fix them, then all other findings,
     and at the end the source lines with the letters of their graphs. Control characters are escaped, so that text from
     the user's code cannot control the terminal.
     """
     report = shown_part(report)
     lines = [
-        *wrap("", plain(verdict(report).text.replace("`", "")), ""),
+        *wrap("", escape_controls(without_backticks(verdict(report).text)), ""),
         *_figures_line(report),
         *_measurement_lines(report),
     ]
     if report.changes is not None:
-        lines += render_changes(report.changes)
+        lines += changes_as_lines(report.changes)
     groups = break_groups(report)
     shown_breaks = 0
-    first_breaks: dict[str, int] = {}
+    number_by_advice: dict[str, int] = {}
     for group in groups[:_MAX_ITEMS]:
         shown_breaks += len(group.breaks)
         lines += (
-            _break_lines(report, group.breaks[0], first_breaks)
+            _break_lines(report, group.breaks[0], number_by_advice)
             if group.is_single
-            else _group_lines(report, group, first_breaks)
+            else _group_lines(report, group, number_by_advice)
         )
     if len(groups) > _MAX_ITEMS:
         lines.append(f"{INDENT}and {len(report.breaks) - shown_breaks} more breaks")
     lines += _eager_function_lines(report)
     lines += _path_lines(report)
-    lines += combined_remedies(report)
+    lines += compatible_remedy_lines(report)
     lines += _recompile_lines(report)
     lines += _error_lines(report)
     return "\n".join([*lines, *_note_lines(report.diagnostics), *_listing_lines(report)])
@@ -324,22 +327,22 @@ def _note_lines(notes: Sequence[Diagnostic]) -> list[str]:
 
 def summary_line(report: Report) -> str:
     """Return a report in one line, for logs and lists: "Cell In[3]: 2 breaks, 4 graphs, 11 ops | cpu | 0.84 s"."""
-    return plain(summary(shown_part(report)))
+    return escape_controls(summary(shown_part(report)))
 
 
 def _figures_line(report: Report) -> list[str]:
-    """Return the line of figures, or no line if there is nothing to count."""
+    """Return the line of figures in a list, which is empty if there is nothing to count."""
     return wrap("", " | ".join(figures(report)), "") if report.frames or report.breaks or report.skipped else []
 
 
 def _measurement_lines(report: Report) -> list[str]:
     """Return the sentences about the run as a whole and the results of measurements, as lines."""
-    sentences = [row.label for row in about(report)]
-    sentences += [row.label for section in measurements(report) for row in section.rows]
+    sentences = [row.label for row in about_rows(report)]
+    sentences += [row.label for section in measurement_sections(report) for row in section.rows]
     return [line for sentence in sentences[:_MAX_ITEMS] for line in wrap("", sentence, indent="")]
 
 
-def _break_lines(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:
+def _break_lines(report: Report, break_: Break, number_by_advice: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
     cause = whole_clauses(_cause_text(break_), _MAX_CAUSE_LENGTH)
     lines = [_place_line(report, f"{number:>2}", break_), *wrap("", cause)]
@@ -347,67 +350,71 @@ def _break_lines(report: Report, break_: Break, first_breaks: dict[str, int]) ->
     if path:
         lines.append(cut_line(f"{INDENT}called from {path}"))
     lines += [line for words in _aftermath_lines(report, break_) for line in wrap("", words)]
-    permission_text = permission(report, break_)
+    permission_text = describe_permission(report, break_)
     effects = [] if permission_text in WITHOUT_SETTING else [permission_text]
-    effects += filter(None, [graphs_added(break_), break_time(report, break_)])
+    effects += filter(None, [added_graphs_text(break_), break_time_text(report, break_)])
     lines += wrap("", "; ".join(effects)) if effects else []
-    remedies = remedies_of_break(report, number, break_, first_breaks)
+    remedies = remedy_lines_of_break(report, number, break_, number_by_advice)
     if _shows_advice(report, break_):
-        lines += _advice_lines(report, break_, first_breaks)
+        lines += _advice_lines(report, break_, number_by_advice)
     return [*lines, *remedies]
 
 
-def _group_lines(report: Report, group: Group, first_breaks: dict[str, int]) -> list[str]:
-    """Return several breaks with one cause: the cause, the first places, and the advice, once."""
+def _group_lines(report: Report, group: Group, number_by_advice: dict[str, int]) -> list[str]:
+    """Return lines on several breaks with one cause: the cause, the first locations, and the advice, given once."""
     first, total = group.breaks[0], len(group.breaks)
-    cause = _without_backticks(text_of_several_causes(group.breaks)) or whole_clauses(
+    cause = without_backticks(text_of_several_causes(group.breaks)) or whole_clauses(
         _cause_text(first), _MAX_CAUSE_LENGTH
     )
     numbers_text = break_numbers_text(report, group.breaks)
     head = f"{numbers_text}  " if len(numbers_text) <= _MAX_NUMBERS_LENGTH else ""
-    lines = wrap(head, f"{cause}: {counted(total, 'break')}", "")
+    lines = wrap(head, f"{cause}: {count_text(total, 'break')}", "")
     numbers = break_numbers(report)
     lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MAX_PLACES]]
     lines += _rest_line(total, _MAX_PLACES)
     cost = costs_text(group.breaks)
     lines += wrap("", cost) if cost else []
     if _shows_advice(report, first):
-        lines += _advice_lines(report, first, first_breaks)
+        lines += _advice_lines(report, first, number_by_advice)
     remedy = best_remedy(report, first)
     if remedy is None or len(remedy.breaks) > 1:
-        return [*lines, *remedies_of_break(report, numbers[first.id], first, first_breaks)]
-    return [*lines, *wrap("fix: ", f"{_without_backticks(remedy.title)}, at each of them: {verdict_label(remedy)}")]
+        return [*lines, *remedy_lines_of_break(report, numbers[first.id], first, number_by_advice)]
+    return [*lines, *wrap("fix: ", f"{without_backticks(remedy.title)}, at each of them: {verdict_label(remedy)}")]
 
 
 def _place_line(report: Report, head: str, break_: Break) -> str:
     code = one_line(brief_code(break_.location.code)) if break_.location is not None else ""
-    line = f"{head}  {place(report, break_.location)}"
+    line = f"{head}  {location_text(report, break_.location)}"
     return cut_line(f"{line}   {code}" if code else line)
 
 
 def _cause_text(break_: Break) -> str:
-    cause = reason_of(break_).replace("`", "")
+    cause = without_backticks(reason_of(break_))
     if break_.gb_id is None and break_.explanation:
         cause += f": {break_.explanation.splitlines()[0]}"
     if break_.consequence is not None:
-        cause += f"; then {reason_of(break_.consequence).replace('`', '')}"
+        cause += f"; then {without_backticks(reason_of(break_.consequence))}"
     return cause
 
 
 def _shows_advice(report: Report, break_: Break) -> bool:
     """Return whether a break needs advice: nothing was tried, or no trial leads to a change or a decision."""
     trials = remedies_for_break(report, break_)
-    return trials is None or bool(trials.why_untried) or not (trials.person or best_remedy(report, break_))
+    return trials is None or bool(trials.why_untried) or not (trials.decisions or best_remedy(report, break_))
 
 
-def _advice_lines(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:
+def _advice_lines(report: Report, break_: Break, number_by_advice: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
-    first_advice = guidance(report, break_)[:1]
-    return [line for advice in first_advice for line in wrap("do: ", _advice_once(advice.text, number, first_breaks))]
+    first_advice = advice_for_break(report, break_)[:1]
+    return [
+        line
+        for advice in first_advice
+        for line in wrap("do: ", _advice_or_reference(advice.text, number, number_by_advice))
+    ]
 
 
 def _aftermath_lines(report: Report, break_: Break) -> list[str]:
-    """Describe the run after a break; an error in the sentence of :func:`permission` is not repeated."""
+    """Describe the run after a break, without the error if :func:`describe_permission` already mentions it."""
     lines = aftermath(report, break_)
     if break_.outcome == "error" and lines[-1].endswith("an error"):
         last_line = lines[-1].removesuffix("an error").rstrip(", ").removesuffix("then").rstrip(", ")
@@ -416,7 +423,7 @@ def _aftermath_lines(report: Report, break_: Break) -> list[str]:
 
 
 def _call_path(report: Report, break_: Break) -> str:
-    """Return the calls that lead to a break; in a long path, the least informative calls are left out."""
+    """Return the calls that lead to a break; if they do not fit in a line, the least informative ones are left out."""
     stack = break_.stack[:-1]
     if not stack:
         return ""
@@ -425,21 +432,21 @@ def _call_path(report: Report, break_: Break) -> str:
     own_calls = [index for index, call in enumerate(stack) if kinds.get(call.source) != "library"][::-1]
     order = dict.fromkeys([0, *own_calls[:1], len(stack) - 1, *own_calls, *reversed(range(len(stack)))])
     ranked = list(order)[:_MAX_CALLS]
-    calls = {index: place(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked}
+    calls = {index: location_text(report, stack[index]) for index in ranked}
     # A notebook's copy of a report leaves out stacks with the same lines as the stack of the break.
     different_stacks = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
     other_ways = len(different_stacks) - 1 if not _are_on_one_path(different_stacks) else 0
-    more = f" (and {counted(other_ways, 'other way')})" if other_ways else ""
+    more = f" (and {count_text(other_ways, 'other way')})" if other_ways else ""
     room = WIDTH - len(INDENT) - len("called from ") - len(more)
-    text = _joined_calls(calls, len(stack))
+    text = _join_calls(calls, len(stack))
     while len(text) > room and len(calls) > _MIN_CALLS:
         calls.popitem()  # the least informative one
-        text = _joined_calls(calls, len(stack))
+        text = _join_calls(calls, len(stack))
     return text + more
 
 
-def _joined_calls(calls: dict[int, str], total: int) -> str:
-    """Join some of the calls of a stack, with dots in place of the others."""
+def _join_calls(calls: dict[int, str], total: int) -> str:
+    """Join some of the calls of a stack, with dots for the others."""
     words: list[str] = []
     previous = -1
     for index in sorted(calls):
@@ -449,12 +456,8 @@ def _joined_calls(calls: dict[int, str], total: int) -> str:
     return " > ".join([*words, *(["..."] if previous < total - 1 else [])])
 
 
-def _function_name(location: Location) -> str | None:
-    return None if location.function == "<module>" else location.function
-
-
 def _are_on_one_path(stacks: Iterable[tuple[Location, ...]]) -> bool:
-    """Return whether all stacks are parts of one path."""
+    """Return whether the longest stack contains the lines of all others."""
     ordered = sorted(stacks, key=len)
     lines = [[(place.source, place.line) for place in stack] for stack in ordered]
     longest = set(lines[-1]) if lines else set()
@@ -462,15 +465,20 @@ def _are_on_one_path(stacks: Iterable[tuple[Location, ...]]) -> bool:
 
 
 def _path_lines(report: Report) -> list[str]:
-    """Return the places in the reader's code that take a different path when compiled; other views have the rest."""
-    changing_paths = [path for path in ordered_paths(report) if path.changes_lines and not is_in_library(report, path)]
+    """Return lines on the tests in the reader's own code that decide differently when compiled.
+
+    Other views also list the tests in libraries, and those on which no line is known to depend.
+    """
+    changing_paths = [
+        path for path in ordered_paths(report) if path.changes_lines and not is_path_in_library(report, path)
+    ]
     lines = [
         line
         for path in changing_paths[:_MAX_PATHS]
-        for line in wrap(" -  ", path_sentence(report, path).replace("`", ""), "")
+        for line in wrap(" -  ", without_backticks(path_sentence(report, path)), "")
     ]
     more = len(changing_paths) - _MAX_PATHS
-    return [*lines, *([f"{INDENT}and {counted(more, 'more difference')} when compiled"] if more > 0 else [])]
+    return [*lines, *([f"{INDENT}and {count_text(more, 'more difference')} when compiled"] if more > 0 else [])]
 
 
 def _eager_function_lines(report: Report) -> list[str]:
@@ -478,27 +486,27 @@ def _eager_function_lines(report: Report) -> list[str]:
     functions = [skipped for skipped in report.skipped if skipped.break_ is None]
     lines = []
     for skipped in functions[:_MAX_ITEMS]:
-        lines += wrap(" -  ", f"{place(report, skipped.location)} runs eagerly: {skipped.reason}", "")
+        lines += wrap(" -  ", f"{location_text(report, skipped.location)} runs eagerly: {skipped.reason}", "")
         lines += wrap("do: ", skipped.way_out) if skipped.way_out else []
-        lines += remedies_of_frame(report, skipped)
+        lines += remedy_lines_of_function(report, skipped)
     return lines + _rest_line(len(functions), _MAX_ITEMS)
 
 
 def _recompile_lines(report: Report) -> list[str]:
-    """Return, for each recompiled function, its variations and lines, and advice that the verdict does not give."""
+    """Return lines on each recompiled function: what varied, on which lines, and advice that the verdict lacks."""
     lines, verdict_text = [], verdict(report).text
     for recompilation in listed_recompilations(report)[:_MAX_ITEMS]:
-        where = recompilation.function if recompilation.is_merged else place(report, recompilation.location)
+        where = recompilation.function if recompilation.is_merged else location_text(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location):
             where = f"{function_name(report, recompilation)} (torch's wrapper, {where})"
         only_guard = recompilation.guards[0] if len(recompilation.guards) == 1 else None
         why = ": a guard failed" if not recompilation.guards else ", because these varied:"
         why = f": {_failed_guard_text(report, recompilation, only_guard)}" if only_guard is not None else why
-        lines += wrap(" -  ", f"{where} {recompilation.times}{why}", "")
+        lines += wrap(" -  ", f"{where} {recompilation.times_text}{why}", "")
         trials = recompile_remedies(report, recompilation)
         if trials is not None:
             trials = dataclasses.replace(
-                trials, person=[step for step in trials.person if one_line(step) not in verdict_text]
+                trials, decisions=[step for step in trials.decisions if one_line(step) not in verdict_text]
             )
         is_advised = shows_advice(report, recompilation)
         for guard in recompilation.guards[:_MAX_ITEMS]:
@@ -509,7 +517,7 @@ def _recompile_lines(report: Report) -> list[str]:
         lines += _rest_line(len(recompilation.guards), _MAX_ITEMS, "more guards")
         lines += wrap("", recompilation.warning) if recompilation.warning else []
         if trials is not None and (why := why_untried(report, trials)):
-            lines += wrap("not tried: ", whole_clauses(_without_backticks(why), _MAX_TRIAL_LENGTH))
+            lines += wrap("not tried: ", whole_clauses(without_backticks(why), _MAX_TRIAL_LENGTH))
         if trials:
             lines += _trial_lines(report, trials, None)
             time = time_change_text(report, trials.working[0]) if trials.working else ""
@@ -518,29 +526,29 @@ def _recompile_lines(report: Report) -> list[str]:
 
 
 def _failed_guard_text(report: Report, recompilation: Recompilation, guard: FailedGuard) -> str:
-    """Return a variation, its number of recompiles, and the line: "k: 2 -> 3, 5 of 6 times, line 4"."""
-    share = recompilation.share(guard) if len(recompilation.guards) > 1 else ""
-    facts = [guard.variation, share, guard_lines(report, guard)]
+    """Return what varied, in how many recompiles, and on which line: "k: 2 -> 3, 5 of 6 times, line 4"."""
+    share = recompilation.share_text(guard) if len(recompilation.guards) > 1 else ""
+    facts = [guard.variation, share, guard_lines_text(report, guard)]
     return ", ".join(filter(None, facts))
 
 
 def _error_lines(report: Report) -> list[str]:
     error = report.error
-    where = f" at {place(report, error.location)}" if error is not None and error.location is not None else ""
+    where = f" at {location_text(report, error.location)}" if error is not None and error.location is not None else ""
     if report.status == "interrupted":
         return [cut_line(f" -  interrupted{where}: the report covers what happened until then")]
     if error is None:
         return []
     number = break_numbers(report).get(error.break_ or "")
     if number is not None:
-        return [f" -  break {number} raised {plain(error.type)}"]
+        return [f" -  break {number} raised {escape_controls(error.type)}"]
     return wrap(" -  ", whole_clauses(f"{error.type}: {error.message}", _MAX_CAUSE_LENGTH), "") if error.message else []
 
 
 def _listing_lines(report: Report) -> list[str]:
-    """Return the marked lines of the sources, each with a few lines around it, as many as fit.
+    """Return the marked source lines, each with a few lines around it, up to a total.
 
-    For several breaks with one cause, the lines of the listed breaks are shown.
+    Of several breaks with one cause, only those that are listed above have their lines shown.
     """
     lines: list[str] = []
     numbers = break_numbers(report)
@@ -556,21 +564,20 @@ def _listing_lines(report: Report) -> list[str]:
     return lines
 
 
-def _source_lines(report: Report, source: Source, room: int, listed: set[int]) -> list[str]:
-    """Return a source as at most ``room`` numbered lines below its name, those with the listed breaks first."""
-    lines = listing(report, source)
+def _source_lines(report: Report, source: Source, max_lines: int, listed_numbers: set[int]) -> list[str]:
+    """Return the name of a source and at most ``max_lines`` of its lines, first of all those of the listed breaks."""
+    lines = annotated_lines(report, source)
     if not any(line.is_annotated for line in lines):
         return []
-    if len(lines) > room or any(mark.number not in listed for line in lines for mark in line.breaks):
-        varying = _lines_that_recompile(report, source)
-        lines = _lines_near(lines, room, listed, varying)
+    if len(lines) > max_lines or any(mark.number not in listed_numbers for line in lines for mark in line.breaks):
+        lines = _select_lines(lines, max_lines, listed_numbers, _lines_of_failed_guards(report, source))
     if not lines:
         return []
     signs = ["A graph"] if any(line.graphs for line in lines) else []
     signs += ["/1 break"] if any(line.breaks for line in lines) else []
     signs += [">1 leads to it"] if any(line.leads_to and not line.breaks for line in lines) else []
     signs += ["~ runs eagerly"] if any(line.eager for line in lines) else []
-    output_lines = [plain(f"{source.name}   " + "   ".join(signs)).rstrip()]
+    output_lines = [escape_controls(f"{source.name}   " + "   ".join(signs)).rstrip()]
     digits = len(str(max((line.number for line in lines), default=0)))
     previous = None
     for line in lines:
@@ -581,55 +588,59 @@ def _source_lines(report: Report, source: Source, room: int, listed: set[int]) -
             f"/+{line.more_breaks}" if line.more_breaks else ""
         )
         mark = mark or "".join(f">{number}" for number in line.leads_to[:2])
-        letters = plain(",".join(line.graphs[:3])) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
+        letters = escape_controls(",".join(line.graphs[:3])) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
         gutter = f"{letters}{mark}" or ("~" if line.eager else "")
-        text = plain(line.text[:_MAX_LINE_CHARS].expandtabs(4)) + ("..." if len(line.text) > _MAX_LINE_CHARS else "")
+        text = escape_controls(line.text[:_MAX_LINE_CHARS].expandtabs(4)) + (
+            "..." if len(line.text) > _MAX_LINE_CHARS else ""
+        )
         output_lines.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
         for break_mark in line.breaks[:_MAX_PLACES]:
             if break_mark.start > _MAX_LINE_CHARS:
                 continue
-            start = len(plain(line.text[: break_mark.start].expandtabs(4)))
-            width = max(len(plain(line.text[: min(break_mark.end, _MAX_LINE_CHARS)].expandtabs(4))) - start, 1)
+            start = len(escape_controls(line.text[: break_mark.start].expandtabs(4)))
+            width = max(
+                len(escape_controls(line.text[: min(break_mark.end, _MAX_LINE_CHARS)].expandtabs(4))) - start, 1
+            )
             output_lines.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
     return output_lines
 
 
-def _lines_that_recompile(report: Report, source: Source) -> list[int]:
-    """Return the lines of a source that use the values whose guards failed."""
+def _lines_of_failed_guards(report: Report, source: Source) -> list[int]:
+    """Return the numbers of the lines of a source that created the guards that failed."""
     guards = [guard for recompilation in listed_recompilations(report) for guard in recompilation.guards]
     return [location.line for guard in guards for location in guard.locations if location.source == source.id]
 
 
-def _lines_near(lines: list[Line], room: int, listed_breaks: set[int], varying: Sequence[int]) -> list[Line]:
-    """Return the lines around breaks, those that lead to breaks, and those around recompiles, as many as fit.
+def _select_lines(lines: list[Line], max_lines: int, listed_breaks: set[int], guard_lines: Sequence[int]) -> list[Line]:
+    """Return lines around breaks, lines that lead to breaks, and lines around guards that failed, as many as fit.
 
-    If there are none, the first lines that a graph contains are shown, with the lines that follow.
+    If there are none, return the first annotated line, the two lines before it, and the lines after it.
     """
     chosen_numbers: set[int] = set()
     numbers_with_breaks = [line.number for line in lines if any(mark.number in listed_breaks for mark in line.breaks)]
     numbers_of_callers = [line.number for line in lines if line.leads_to and not line.breaks]
-    if not numbers_with_breaks and not numbers_of_callers and not varying:
+    if not numbers_with_breaks and not numbers_of_callers and not guard_lines:
         first = next((index for index, line in enumerate(lines) if line.is_annotated), 0)
         start = max(first - _CONTEXT_LINES, 0)
-        return lines[start : start + room]
+        return lines[start : start + max_lines]
     for numbers, distance in (
         (numbers_with_breaks, _CONTEXT_LINES),
         (numbers_of_callers, 0),
-        (varying, _CONTEXT_LINES),
+        (guard_lines, _CONTEXT_LINES),
     ):
         for number in numbers:
             new_numbers = set(range(number - distance, number + distance + 1)) - chosen_numbers
-            if len(chosen_numbers) + len(new_numbers) <= room:
+            if len(chosen_numbers) + len(new_numbers) <= max_lines:
                 chosen_numbers |= new_numbers
     return [line for line in lines if line.number in chosen_numbers]
 
 
 def render_job(job: Job) -> str:
     """Return a job as text, without a line break at the end."""
-    lines = [plain(f"compile_explain: {job_headline(job)}")]
-    for number, break_ in enumerate(map(bounded, job.breaks[:_MAX_ITEMS]), start=1):
+    lines = [escape_controls(f"compile_explain: {job_headline(job)}")]
+    for number, break_ in enumerate(map(limit_part, job.breaks[:_MAX_ITEMS]), start=1):
         code = one_line(break_.place.code) if break_.place is not None and break_.place.code else ""
-        head = f"{number:>2}  {job_place(break_.place)}"
+        head = f"{number:>2}  {job_location_text(break_.place)}"
         lines.append(cut_line(f"{head}   {code}" if code else head))
         lines.append(cut_line(INDENT + reason_of(break_)))
         lines.append(cut_line(INDENT + processes_with_break(job, break_)))

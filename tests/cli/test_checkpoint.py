@@ -71,17 +71,18 @@ def test_names_are_repaired_and_everything_else_stays(saved: Path, cli: Cli) -> 
     assert sorted(path.name for path in saved.parent.iterdir()) == ["new.pt", "saved.pt"]
 
 
-def test_nothing_is_overwritten_unless_asked(saved: Path, cli: Cli) -> None:
+def test_nothing_is_overwritten(saved: Path, cli: Cli) -> None:
     content = saved.read_bytes()
     result = cli("checkpoint", str(saved), "-o", str(saved))
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"graphbreak: {saved} exists; add --overwrite to replace it\n"
+    assert result.stderr == f"graphbreak: {saved} exists; choose a different name\n"
     assert saved.read_bytes() == content
-    assert cli("checkpoint", str(saved), "-o", str(saved), "--overwrite").returncode == 0
-    again = cli("checkpoint", str(saved), "-o", str(saved.with_name("new.pt")))
+    new, newer = saved.with_name("new.pt"), saved.with_name("newer.pt")
+    assert cli("checkpoint", str(saved), "-o", str(new)).returncode == 0
+    again = cli("checkpoint", str(new), "-o", str(newer))
     assert (again.returncode, again.stdout) == (1, "")
-    assert again.stderr == f"No name in {saved} contains _orig_mod. {saved.with_name('new.pt')} was not written.\n"
-    missing = cli("checkpoint", "nowhere.pt", "-o", "new.pt")
+    assert again.stderr == f"No name in {new} contains _orig_mod. {newer} was not written.\n"
+    missing = cli("checkpoint", "nowhere.pt", "-o", "newer.pt")
     assert (missing.returncode, missing.stderr) == (3, "graphbreak: nowhere.pt: no such file or directory\n")
 
 

@@ -28,7 +28,7 @@ from jupyter_graphbreak.recording.exit_stack import GuardedExitStack
 from jupyter_graphbreak.records.source_texts import CellText
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.views.html.bundle import report_in
+from jupyter_graphbreak.views.html.bundle import read_report
 from jupyter_graphbreak.views.rows.sections import build_rows
 
 BREAK = """import torch
@@ -128,7 +128,7 @@ def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
         "plain": "def plain():\n    pass\n",
         "indented": "\n    def indented():\n        pass",
         "after_magic": "%pwd\ndef after_magic():\n    pass",
-        "explained": "%%compile_explain -q\ndef explained():\n    pass",
+        "explained": "%%compile_explain\ndef explained():\n    pass",
     }
     for text in texts.values():
         shell.run(text)
@@ -137,7 +137,7 @@ def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
     shell.run("plain")
     (short,) = [name for name in linecache.cache if linecache.cache[name][2:3] == (["plain\n"],)]
     cells = CellTexts(shell.ip)
-    shell.run("%%compile_explain -q\nplain")
+    shell.run("%%compile_explain\nplain")
     cells.note_running_cell(cell_name := list(linecache.cache)[-1])
     assert cells.running == cell_name
     cell = cells.find(short)
@@ -149,7 +149,7 @@ def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
         assert cell.text == text.rstrip("\n")
 
 
-EXPLAIN = "%%compile_explain -q -o told"
+EXPLAIN = "%%compile_explain -o told"
 
 
 @pytest.mark.parametrize(
@@ -329,12 +329,11 @@ def test_line_magic_compiles_one_call_and_returns_its_value(shell: Shell) -> Non
     assert (break_.location.line, break_.location.function) == (4, "g")
 
 
-def test_a_quiet_report_is_stored(shell: Shell) -> None:
-    shell.run(f"%%compile_explain -q -o seen\n{BREAK}f(torch.ones(2))")
-    assert shell.bundles == []
+def test_a_report_is_stored(shell: Shell) -> None:
+    shell.run(f"%%compile_explain -o seen\n{BREAK}f(torch.ones(2))")
     assert shell.ip.user_ns["seen"].summary.breaks == 1
     shell.run("seen")
-    assert report_in({MIME_TYPE: seen_bundle(shell)}).to_dict() == shell.ip.user_ns["seen"].to_dict()
+    assert read_report({MIME_TYPE: seen_bundle(shell)}).to_dict() == shell.ip.user_ns["seen"].to_dict()
 
 
 def seen_bundle(shell: Shell) -> dict[str, Any]:
@@ -609,7 +608,7 @@ def test_help_reads_well(shell: Shell) -> None:
         shell.ip.run_cell("from IPython.core import page; page.page = print")
     text = shell.ip.find_line_magic("compile_explain").__doc__
     assert text is not None
-    for word in ("--device", "--backend", "--fullgraph", "--mode", "--dynamic", "-o", "--quiet", "%%compile_explain"):
+    for word in ("--device", "--backend", "--fullgraph", "--mode", "--dynamic", "-o", "%%compile_explain"):
         assert word in text
     assert io.stderr == ""
 

@@ -105,6 +105,7 @@ def test_a_patch(kernel: Kernel, tmp_path: Path) -> None:
     assert [(remedy.verdict, remedy.title) for remedy in own_remedies(kernel.report())] == [
         ("works", "Your patch, own.patch")
     ]
+    assert {remedy.family for remedy in kernel.report().remedies or []} == {"own"}
     reply = kernel.run(f"%%compile_explain --patch {tmp_path / 'none.patch'}\n{cell}")
     assert reply["ename"] == "UsageError"
     assert "none.patch: " in reply["evalue"]

@@ -124,10 +124,9 @@ def test_a_cell_with_the_magic_runs_unchanged(kernel: Kernel) -> None:
 
 
 def test_requested_options_are_added_to_those_of_the_magic(kernel: Kernel) -> None:
-    kernel.run(f"%%compile_explain -q\n{STEP}f(torch.ones(2))", {"graphbreak": {"explain": "-o kept --mode default"}})
-    assert kernel.bundles() == []
-    kernel.run("print(kept.summary.breaks)")
-    assert kernel.stdout() == "1\n"
+    kernel.run(f"%%compile_explain -o own\n{STEP}f(torch.ones(2))", {"graphbreak": {"explain": "--device cpu"}})
+    kernel.run("print(own.summary.breaks, own.device.requested)")
+    assert kernel.stdout() == "1 cpu\n"
 
 
 def test_a_cell_magic_runs_and_its_python_is_explained(kernel: Kernel) -> None:

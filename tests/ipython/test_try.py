@@ -122,15 +122,6 @@ def test_remedies_below_a_different_magic(kernel: Kernel) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_quiet_report_with_remedies_is_stored(kernel: Kernel) -> None:
-    kernel.run(f"%%compile_explain -q --try -o told\n{COMPILED}step(torch.ones(2))")
-    assert kernel.bundles() == []
-    assert kernel.stdout() == "in step\n"
-    kernel.run("told.remedies[0].verdict in {'works', 'works but differs'}")
-    assert outputs(kernel)["values"] == ["True"]
-
-
-@pytest.mark.exhaustive
 def test_remedies_of_a_line_magic(kernel: Kernel) -> None:
     kernel.run(STEP)
     kernel.run("%compile_explain --try step(torch.ones(2))")

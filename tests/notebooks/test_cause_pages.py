@@ -324,6 +324,22 @@ def asserts(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
+def asserts_a_size(x: torch.Tensor) -> torch.Tensor:
+    assert x.shape[0] == 4
+    return x + 1
+
+
+def reshapes_by_numpy(x: torch.Tensor) -> torch.Tensor:
+    y = x.reshape(2, 2)
+    size: Any = np.prod(y.shape)  # not a plain int
+    result: torch.Tensor = y.reshape(-1, size)
+    return result
+
+
+def draws_an_array(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.from_numpy(np.random.rand(4))  # noqa: NPY002 - as in old programs
+
+
 def logs(x: torch.Tensor) -> torch.Tensor:
     LOGGER.warning("sent")
     return x + 1
@@ -349,6 +365,9 @@ REORDERABLE = {"reorderable_logging_functions": {logging.warning, logging.Logger
         pytest.param(computes_in_a_hook, {}, [], id="a hook that only computes is traced"),
         pytest.param(imports, {}, [], id="an import that works is traced"),
         pytest.param(asserts, {}, ["GB0170"], id="an assert in the file of a test breaks, since pytest rewrites it"),
+        pytest.param(asserts_a_size, {}, [], id="an assert on a size does not break there"),
+        pytest.param(reshapes_by_numpy, {}, ["GB0033"], id="a size that NumPy computes breaks without int as well"),
+        pytest.param(draws_an_array, {}, [], id="an array of random numbers does not break"),
         pytest.param(logs, REORDERABLE, ["GB0291"], id="methods of a logger are not reordered"),
         pytest.param(logs_a_shape, REORDERABLE, ["GB0296"], id="a shape cannot be logged at the end"),
         pytest.param(solves, {}, ["GB0036"], id="without the setting, lstsq has the more common id"),
@@ -358,3 +377,15 @@ def test_further_claims_of_the_pages(function: Any, settings: dict[str, Any], ex
     with torch._dynamo.config.patch(settings) if settings else contextlib.nullcontext():
         report = jupyter_graphbreak.explain(torch.compile(function, backend="eager"), torch.ones(4, requires_grad=True))
     assert [item.gb_id for item in report.breaks] == expected
+
+
+def test_random_arrays_of_numpy_follow_the_seed_of_torch() -> None:
+    compiled = torch.compile(draws_an_array, backend="eager")
+
+    def drawn(numpy_seed: int, torch_seed: int) -> torch.Tensor:
+        np.random.seed(numpy_seed)  # noqa: NPY002 - as in old programs
+        torch.manual_seed(torch_seed)
+        return compiled(torch.zeros(4))
+
+    assert torch.equal(drawn(0, 0), drawn(1, 0))
+    assert not torch.equal(drawn(0, 0), drawn(0, 1))

@@ -338,6 +338,22 @@ random.Random(seed) gives the same number in each call | causes/gb0007#random-ra
 torch.manual_seed in forward breaks | causes/gb0007#random-random | call them before
 Generator.initial_seed and get_state in compiled code | causes/gb7650 | has a state that a graph does not carry
 pack_padded_sequence fails in Dynamo | causes/gb0014 | do not pack
+y[mask] = x in training, Backend compiler exception | causes/gb0219 | Index with integers
+my C++ operator does not support running with fake tensors | causes/gb0090 | register_fake
+Reconstruction failure | causes/gb0092 | keep only what is needed
+np.random.rand(4) ignores np.random.seed when compiled | causes/gb0033#numpy-random | draws it with torch
+repeat_interleave with output_size is wrong | causes/gb0036#repeat-interleave-with-a-tensor-of-repeats | without an error
+you're trying to get value out of a tracing tensor | messages#keras-torchscript-fx | `make_fx`
+sorted order of strides of the two branches' output | messages#while-dynamo-traces | `.contiguous()` on both sides
+'View' object has no attribute 'layout' | messages_kernels#inductor-generated-code | A bug of inductor
+Could not run ... with arguments from the 'CPU' backend | messages_kernels#custom-operators-the-definition | register_kernel
+subprocess.TimeoutExpired when the program ends | messages_kernels#worker-processes | its results are complete
+we guessed its metadata incorrectly | messages_training#fsdp-dtensor-tensor-parallel | `.detach()` of the others
+number of output names provided exceeded number of outputs | messages_export#torch-onnx-export | is not one
+optimum ImportError with PyTorch 2.9 | messages_export#torch-onnx-export | no longer has
+num_mutated_inp_runtime_indices | messages_export#what-forward-changes | x.unsqueeze_(0)
+vLLM: 'int' object is not iterable | in_a_notebook#no-gpu-no-compiler-no-triton | a Triton of one's own
+SETUP_WITH UserDefinedObjectVariable | causes/gb0142 | around the call
 setting my own attribute on a tensor | causes/gb0058 | take another name
 list.append(a, 9) breaks | causes/gb0156#json-dumps | called through the class
 key in dict compiles again for each length | causes/recompile-dict-keys | is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.jobs import build_job
-from jupyter_graphbreak.analysis.priority import with_priorities
+from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import (
@@ -76,7 +76,7 @@ def _summary(report: Report) -> Report:
     import msgspec
 
     return msgspec.structs.replace(
-        with_priorities(report),
+        prioritize_breaks(report),
         summary=Summary(
             frames=len(report.frames),
             graphs=len(report.graphs),

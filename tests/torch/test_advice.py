@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.remedies.remedy_list import manual_step_of_b
 from jupyter_graphbreak.knowledge.owners import LIBRARY_OPTIMIZER, LIBRARY_OPTIMIZER_STEP, OPTIMIZER, OPTIMIZER_STEP
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.views.words.guidance import guidance
+from jupyter_graphbreak.views.words.advice import advice_for_break
 
 ONES = torch.ones(3)
 
@@ -136,7 +136,7 @@ def advice_for(fn: Callable[..., object]) -> tuple[Report, Break, list[str]]:
     with jupyter_graphbreak.capture() as run:
         torch.compile(fn, backend="eager")(ONES)
     graph_break = run.report.breaks[0]
-    return run.report, graph_break, [advice.text for advice in guidance(run.report, graph_break)]
+    return run.report, graph_break, [advice.text for advice in advice_for_break(run.report, graph_break)]
 
 
 def test_advice_for_a_library_is_possible_for_its_user(library: ModuleType) -> None:

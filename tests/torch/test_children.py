@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak.api.watching import capture
-from jupyter_graphbreak.recording.children import watched_children
+from jupyter_graphbreak.recording.children import trace_child_processes
 
 PROGRAM = """
 import torch
@@ -152,13 +152,13 @@ def test_files_of_a_process_that_outlives_the_block_are_removed(tmp_path: Path) 
         f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.05)\n"
         "torch.compile(torch._dynamo.graph_break, backend='eager')()\n"
     )
-    with watched_children(print) as folder:
+    with trace_child_processes(print) as folder:
         process = subprocess.Popen([sys.executable, "work.py"], cwd=tmp_path)
     assert not folder.exists()
     go.touch()
     assert process.wait() == 0
     assert folder.exists()
-    with watched_children(print):
+    with trace_child_processes(print):
         assert not folder.exists()
 
 
@@ -211,7 +211,7 @@ def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) ->
             AT_START[-1]()
 
     def other() -> None:
-        with watched_children(print) as folder:
+        with trace_child_processes(print) as folder:
             folders["other"] = str(folder)
             barrier.wait()
             os.system(f"echo $TORCH_TRACE > {tmp_path}/other")  # noqa: S605 - what is tested
@@ -224,7 +224,7 @@ def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) ->
     folders: dict[str, str] = {}
     barrier = threading.Barrier(2)
     thread = threading.Thread(target=other)
-    with watched_children(print) as folder:
+    with trace_child_processes(print) as folder:
         sys.addaudithook(at_start)
         thread.start()
         barrier.wait()
@@ -283,7 +283,7 @@ def test_the_processes_of_a_nested_block_belong_to_both() -> None:
 
 def test_nothing_is_left_after_an_interruption() -> None:
     environment = dict(os.environ)
-    with pytest.raises(KeyboardInterrupt), watched_children(print) as folder:
+    with pytest.raises(KeyboardInterrupt), trace_child_processes(print) as folder:
         raise KeyboardInterrupt
     assert not folder.exists()
     assert dict(os.environ) == environment

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.default_device import default_device
+from jupyter_graphbreak._torch_compat.default_device import use_default_device
 from jupyter_graphbreak.analysis.messages import parse_break
 from jupyter_graphbreak.results import Report
 
@@ -43,7 +43,7 @@ def fresh() -> Iterator[None]:
 
 def report_of(device: str | None) -> Report:
     torch._dynamo.reset()
-    with default_device(device), jupyter_graphbreak.capture() as run:
+    with use_default_device(device), jupyter_graphbreak.capture() as run:
         torch.compile(counting, backend="eager")(torch.ones(3))
     return run.report
 

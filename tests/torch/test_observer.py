@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch._dynamo import convert_frame
 
-from jupyter_graphbreak._torch_compat.hooks.compilation import watch_failures, watch_starts, watched_log_graph_break
-from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall, watched
+from jupyter_graphbreak._torch_compat.hooks.compilation import watch_failures, watch_starts, wrap_log_graph_break
+from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall, wrap_with_hooks
 from jupyter_graphbreak._torch_compat.hooks.refusals import watch_generators, watch_limits
 from jupyter_graphbreak.records.additions import Addition, BreakSeen, FrameStarted, Note, WatchFailed
 
@@ -67,7 +67,7 @@ def test_a_hook_is_in_no_traceback(observer: Observer, look: Any) -> None:
         return [(entry.name, entry.lineno) for entry in traceback.extract_tb(caught.value.__traceback__)]
 
     for function, arguments in ((refuses, (1,)), (refuses, ()), (int, ("x",))):
-        assert caller(watched(function, observer, on_error=look), *arguments) == caller(function, *arguments)
+        assert caller(wrap_with_hooks(function, observer, on_error=look), *arguments) == caller(function, *arguments)
 
 
 def test_a_missing_variable_does_not_lose_the_start_of_a_frame(observer: Observer, emitted: list[Addition]) -> None:
@@ -111,17 +111,17 @@ def test_a_break_without_a_tracer_is_noted(observer: Observer, emitted: list[Add
     def log_graph_break(code_options: object, reason: str = "", user_stack: object = None) -> None:
         calls.append((code_options, reason, user_stack))
 
-    watched = watched_log_graph_break(log_graph_break, observer)
+    hook = wrap_log_graph_break(log_graph_break, observer)
 
     def renamed_handler() -> None:
-        watched({}, reason="a reason", user_stack=[])
+        hook({}, reason="a reason", user_stack=[])
 
     class Tracer:
         error_on_graph_break = True
         one_graph = False
 
         def handler(self) -> None:
-            watched({}, reason="a reason", user_stack=[])
+            hook({}, reason="a reason", user_stack=[])
 
     Tracer().handler()
     assert notes(emitted) == []
@@ -161,7 +161,7 @@ def test_an_internal_error_of_a_hook_does_not_change_the_call(
     def look(_: WatchedCall) -> None:
         return None
 
-    watching = watched(divided, observer, before=look, after=look, on_error=look)
+    watching = wrap_with_hooks(divided, observer, before=look, after=look, on_error=look)
     assert watching(2) == 0.5
     with pytest.raises(ZeroDivisionError):
         watching(0)

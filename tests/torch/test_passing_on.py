@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
-from jupyter_graphbreak._torch_compat.structured_trace import narrowed_trace, trace_logger
-from jupyter_graphbreak._torch_compat.threads import claimed
+from jupyter_graphbreak._torch_compat.structured_trace import restrict_trace, trace_logger
+from jupyter_graphbreak._torch_compat.threads import claim_thread
 
 HOOKED = [
     ("torch._dynamo.convert_frame", "log_dynamo_start"),
@@ -60,7 +60,7 @@ def place(module: str, path: str) -> tuple[Any, str]:
 def test_the_table_has_all_hooks() -> None:
     """Every function that a watch replaces in this PyTorch is in the table above."""
     before = {module: namespace(module) for module, _ in HOOKED}
-    with claimed() as claim, watch(lambda addition: None, lambda seconds: None, claim):  # noqa: ARG005 - of the protocol
+    with claim_thread() as claim, watch(lambda addition: None, lambda seconds: None, claim):  # noqa: ARG005 - of the protocol
         now = {module: namespace(module) for module, _ in HOOKED}
     replaced = {
         (module, path)
@@ -104,9 +104,9 @@ def test_a_hook_passes_everything_on(module: str, path: str, raises: bool, monke
     for args, kwargs in CALLS:
         calls.clear()
         with (
-            claimed() as claim,
+            claim_thread() as claim,
             watch(lambda addition: None, lambda seconds: None, claim),  # noqa: ARG005
-            narrowed_trace(logging.NullHandler(), frozenset(), lambda kind, error: None, claim),  # noqa: ARG005
+            restrict_trace(logging.NullHandler(), frozenset(), lambda kind, error: None, claim),  # noqa: ARG005
         ):
             assert call(getattr(owner, name), args, kwargs) == ("torch's own" if raises else ("result",))
         assert calls == [((owner, *args) if is_class_method else args, kwargs)]
@@ -131,8 +131,8 @@ def test_errors_of_entries_that_only_we_need_are_not_raised(monkeypatch: pytest.
     logger = trace_logger()
     monkeypatch.setattr(logger, "handlers", [handler])
     with (
-        claimed() as claim,
-        narrowed_trace(handler, frozenset({"kept"}), lambda kind, error: faults.append(f"{kind}: {error}"), claim),
+        claim_thread() as claim,
+        restrict_trace(handler, frozenset({"kept"}), lambda kind, error: faults.append(f"{kind}: {error}"), claim),
     ):
         internal.trace_structured("kept")
         internal.trace_structured("other")

@@ -50,7 +50,9 @@ class Scaled(torch.nn.Module):
 def varied(report: Report) -> dict[str, tuple[str, list[str | None]]]:
     """Return the values that varied in the only recompiled function: how often, and the code of their lines."""
     (again,) = recompilations(report)
-    return {guard.variation: (again.share(guard), [place.code for place in guard.locations]) for guard in again.guards}
+    return {
+        guard.variation: (again.share_text(guard), [place.code for place in guard.locations]) for guard in again.guards
+    }
 
 
 def test_sizes_flags_and_names_that_vary_together_are_all_named() -> None:
@@ -277,5 +279,5 @@ def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:
             for name in "abcd":
                 compiled(torch.ones(3, 3), True, name)
     (again,) = recompilations(run.report)
-    assert again.times == "recompiled (0/1), then limit reached: runs eagerly"
+    assert again.times_text == "recompiled (0/1), then limit reached: runs eagerly"
     assert [guard.variation for guard in again.guards] == ["name: 'a' -> 'b' -> different value"]

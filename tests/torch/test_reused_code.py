@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import forget_codes, is_known_code, known_codes
+from jupyter_graphbreak._torch_compat.compiled import forget_codes, is_known_code, snapshot_known_codes
 from jupyter_graphbreak.api.watching import capture
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def test_a_call_that_was_removed_from_a_retraced_function_is_gone(library: Any) 
 def test_forgotten_code_is_no_longer_known(library: Any) -> None:
     watched(entry(library))
     code = library.norm.__code__
-    with known_codes() as codes:
+    with snapshot_known_codes() as codes:
         assert any(reference() is code for reference in codes)
         assert is_known_code(code)
         forget_codes([code])

@@ -9,7 +9,11 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, suppressed_errors, uncompiled_output
+from jupyter_graphbreak._torch_compat.configuration import (
+    dynamo_settings,
+    imitate_eager_output,
+    suppress_compile_errors,
+)
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.schema import Report
@@ -88,12 +92,12 @@ def test_a_setting_that_was_set_and_reset_is_not_a_change() -> None:
 
 
 def test_our_own_settings_are_not_reported_as_the_users() -> None:
-    with suppressed_errors(), uncompiled_output():
+    with suppress_compile_errors(), imitate_eager_output():
         assert config.suppress_errors
         assert dynamo_settings()[0] == DEFAULTS
         with config.patch(capture_scalar_outputs=True):
             assert dynamo_settings()[0] == {**DEFAULTS, "capture_scalar_outputs": True}
-    with config.patch(suppress_errors=True), suppressed_errors():
+    with config.patch(suppress_errors=True), suppress_compile_errors():
         assert dynamo_settings()[0] == {**DEFAULTS, "suppress_errors": True}
     assert dynamo_settings()[0] == DEFAULTS
 

@@ -23,24 +23,24 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat import threads
-from jupyter_graphbreak._torch_compat.configuration import forced_backend, uncompiled_output
-from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code
+from jupyter_graphbreak._torch_compat.configuration import force_backend, imitate_eager_output
+from jupyter_graphbreak._torch_compat.hooks.code_marks import mark_compiled_code
 from jupyter_graphbreak._torch_compat.patching import (
-    observed_on_thread,
-    patched,
-    patched_on_thread,
-    redirected_on_thread,
+    observe_calls_on_thread,
+    patch_attribute,
+    patch_on_thread,
+    redirect_calls_on_thread,
 )
-from jupyter_graphbreak._torch_compat.separate_cache import private_fx_tracing
+from jupyter_graphbreak._torch_compat.separate_cache import confine_fx_tracing
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
-from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
+from jupyter_graphbreak.compiling.compiled_calls import compile_calls
 from jupyter_graphbreak.compiling.routes import route
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, preserve_warnings
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.recording.targets import reachable_objects
-from jupyter_graphbreak.recording.threads_at_work import thread_at_work
+from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Report
 
@@ -313,7 +313,7 @@ def test_an_error_of_submitted_work_has_the_same_traceback_as_without_us(make: C
 
 
 def test_the_backward_pass_of_a_thread_of_pytorch_belongs_to_the_forward_pass() -> None:
-    with threads.claimed() as claim:
+    with threads.claim_thread() as claim:
         claim.compilations.add((7, 0))
         assert claim.covers_this_thread()
         with Worker() as worker:  # started by Python, so it does not belong to the run
@@ -335,8 +335,8 @@ class Owner:
 def test_patches_end_in_any_order() -> None:
     original = vars(Owner)["value"]
     one, two = contextlib.ExitStack(), contextlib.ExitStack()
-    one.enter_context(patched(Owner, "value", staticmethod(lambda: "one")))
-    two.enter_context(patched(Owner, "value", staticmethod(lambda: "two")))
+    one.enter_context(patch_attribute(Owner, "value", staticmethod(lambda: "one")))
+    two.enter_context(patch_attribute(Owner, "value", staticmethod(lambda: "two")))
     one.close()
     assert Owner.value() == "two"
     two.close()
@@ -347,9 +347,9 @@ def test_patches_of_a_thread_do_not_affect_others() -> None:
     seen: list[Any] = []
     with Worker() as worker:
         for context in (
-            patched_on_thread(Owner, "value", lambda: "here"),
-            observed_on_thread(Owner, "value", seen.append),
-            redirected_on_thread(Owner, "value", lambda: (str, ("here",), {})),
+            patch_on_thread(Owner, "value", lambda: "here"),
+            observe_calls_on_thread(Owner, "value", seen.append),
+            redirect_calls_on_thread(Owner, "value", lambda: (str, ("here",), {})),
         ):
             with context:
                 here, on_worker = Owner.value(), worker(Owner.value)
@@ -363,9 +363,9 @@ def test_after_an_internal_error_the_original_is_called(capsys: pytest.CaptureFi
         raise RuntimeError("broken")
 
     assert with_fallback("testing", failing, lambda: "instead")() == "instead"
-    with redirected_on_thread(Owner, "value", failing):
+    with redirect_calls_on_thread(Owner, "value", failing):
         assert Owner.value() == "original"
-    with observed_on_thread(Owner, "value", failing):
+    with observe_calls_on_thread(Owner, "value", failing):
         assert Owner.value() == "original"
     assert capsys.readouterr().err.count("Internal error in compile_explain while") == 2  # one sentence per cause
 
@@ -382,7 +382,7 @@ def test_threads_and_pools_work_after_an_internal_error(
     def failing(*_: object) -> Any:
         raise RuntimeError("no claims")
 
-    with threads.claimed():
+    with threads.claim_thread():
         monkeypatch.setattr(threads, "current_claims", failing)
         done: list[int] = []
         thread = threading.Thread(target=done.append, args=(1,))
@@ -403,7 +403,7 @@ def test_threads_and_pools_work_after_an_internal_error(
 def test_code_that_another_thread_compiles_is_not_marked() -> None:
     marks: list[str] = []
     one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
-    with Worker() as worker, marked_code(lambda moment: functools.partial(marks.append, moment)):
+    with Worker() as worker, mark_compiled_code(lambda moment: functools.partial(marks.append, moment)):
         worker(lambda: two(ONES))
         assert marks == []
         one(ONES)
@@ -418,7 +418,7 @@ def test_a_tracer_of_fx_receives_no_calls_of_other_threads() -> None:
             assert worker(lambda: net(ONES).shape) == (3,)
             return x * 2
 
-        with private_fx_tracing():
+        with confine_fx_tracing():
             traced = torch.fx.symbolic_trace(f)
     assert torch.equal(traced(ONES), ONES * 2)
 
@@ -431,7 +431,7 @@ def test_a_forced_backend_applies_only_to_the_run() -> None:
         return graph
 
     one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
-    with Worker() as worker, forced_backend(other):
+    with Worker() as worker, force_backend(other):
         worker(lambda: two(ONES))
         assert used == []
         one(ONES)
@@ -443,11 +443,11 @@ def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
     two, net = torch.compile(second, backend="eager"), torch.nn.Linear(3, 3)
     faults: list[str] = []
     with Worker() as worker:
-        with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+        with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
             calls.route(first)(ONES)
             worker(lambda: two(ONES))
             assert worker(lambda: net(ONES).shape) == (3,)
-            assert [compiled.name for compiled in calls.compiled] == ["first"]
+            assert [compiled.name for compiled in calls.compiled_callables] == ["first"]
             assert worker(lambda: route(third)) is third
             assert route(third) is not third
         with jupyter_graphbreak.capture() as run:
@@ -459,7 +459,7 @@ def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
 def test_output_and_warnings_of_compiling_are_hidden_on_one_thread(capsys: pytest.CaptureFixture[str]) -> None:
     with Worker() as worker, warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
-        with uncompiled_output():
+        with imitate_eager_output():
             filename = torch._dynamo.__file__
             worker(lambda: warnings.warn_explicit("theirs", UserWarning, filename, 1))
             warnings.warn_explicit("ours", UserWarning, filename, 1)
@@ -468,7 +468,7 @@ def test_output_and_warnings_of_compiling_are_hidden_on_one_thread(capsys: pytes
 
 
 def test_the_search_for_the_code_of_a_program_stops_at_our_wrappers() -> None:
-    with threads.claimed():
+    with threads.claim_thread():
         assert list(reachable_objects(threading.Thread.start)) == [threading.Thread.start]
 
 
@@ -581,6 +581,16 @@ def plain(x):
     y = x * 2
     torch._dynamo.graph_break()
     return y + 1
+
+
+class Counter:
+    total = torch.zeros(2)
+
+
+def counted(x):
+    Counter.total = Counter.total + 1
+    torch._dynamo.graph_break()
+    return x + 1
 """
 
 
@@ -627,7 +637,7 @@ def test_a_function_is_tried_on_copies_while_another_thread_calls_it(
     busy: tuple[set[Any], list[BaseException]],
 ) -> None:
     codes, errors = busy
-    assert thread_at_work() == "busy"
+    assert busy_thread_name() == "busy"
     report = jupyter_graphbreak.try_remedies(program.plain, ONES, seconds=600)
     assert "works" in {remedy.verdict for remedy in report.remedies or ()}
     assert (len(codes), errors) == (2, [])
@@ -641,9 +651,34 @@ def test_a_method_is_not_tried_while_another_thread_runs(
     changed = [remedy for remedy in report.remedies or () if remedy.edits]
     assert changed
     assert {(remedy.verdict, remedy.reason) for remedy in changed} == {
-        ("not tried", "one of your other threads is running (busy), and would run the changed Net.forward")
+        ("not tried", "your thread busy is running and would run the changed Net.forward")
     }
     assert (len(codes), errors) == (2, [])
+
+
+@pytest.mark.parametrize("analyse", ["check", "measure", "try_remedies", "values", "compare_frontends"])
+def test_a_call_is_not_repeated_if_another_thread_would_see_copies(
+    program: Any, busy: tuple[set[Any], list[BaseException]], analyse: str
+) -> None:
+    result = getattr(jupyter_graphbreak, analyse)(program.counted, ONES)
+    note = "The call was not run on copies: your thread busy is running and would see copies of Counter.total."
+    assert [(entry.level, entry.message) for entry in result.diagnostics] == [("warning", note)]
+    assert torch.equal(program.Counter.total, torch.zeros(2))
+    assert busy[1] == []
+
+
+def test_a_kept_call_is_not_repeated_if_another_thread_would_see_copies(
+    program: Any, busy: tuple[set[Any], list[BaseException]]
+) -> None:
+    with jupyter_graphbreak.capture(entries=True) as run:
+        compiled: Any = torch.compile(program.counted, backend="eager")
+        compiled(ONES)
+    reason = "your thread busy is running and would see copies of Counter.total"
+    assert [remedy.reason for remedy in run.try_remedies().remedies or ()] == [
+        f"counted could not run again on copies ({reason})"
+    ]
+    assert f"Measuring counted failed ({reason})." in [note.message for note in run.measure().diagnostics]
+    assert busy[1] == []
 
 
 def test_threads_that_wait_for_work_do_not_count() -> None:
@@ -653,9 +688,9 @@ def test_threads_that_wait_for_work_do_not_count() -> None:
 
         executor = pool.enter_context(ThreadPoolExecutor(1))
         executor.submit(int).result()
-        assert thread_at_work() is None
+        assert busy_thread_name() is None
         timer = threading.Timer(60, first, (ONES,))
         timer.start()
-        assert thread_at_work() == timer.name
+        assert busy_thread_name() == timer.name
         timer.cancel()
         timer.join()

@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from jupyter_graphbreak._torch_compat import module_calls
-from jupyter_graphbreak._torch_compat.configuration import backends, forced_backend, modes
+from jupyter_graphbreak._torch_compat.configuration import backend_names, force_backend, mode_names
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
 from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
-from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
+from jupyter_graphbreak.compiling.compiled_calls import compile_calls
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.report.schema import Report
@@ -222,7 +222,7 @@ def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monk
     faults: list[str] = []
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     expected = model(ONES)
-    with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         check_result(calls.route(breaks)(ONES))
         assert torch.equal(model(ONES), expected)
     assert faults
@@ -235,7 +235,7 @@ def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monk
 def call_compiled(*, is_cell: bool = False) -> tuple[Any, list[str]]:
     """Return the result of a call that is compiled for the report, and the internal errors."""
     faults: list[str] = []
-    with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         return calls.cell_caller(lambda: breaks(ONES))() if is_cell else calls.route(breaks)(ONES), faults
 
 
@@ -272,10 +272,10 @@ def test_the_settings_cannot_be_read(name: str, monkeypatch: pytest.MonkeyPatch)
 def test_the_names_of_backends_and_modes_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     rename(monkeypatch, "torch._dynamo", "list_backends")
     with pytest.raises(ValueError, match="this PyTorch does not list its backends"):
-        backends()
+        backend_names()
     rename(monkeypatch, "torch._inductor", "list_mode_options")
     with pytest.raises(ValueError, match="this PyTorch does not list its modes"):
-        modes()
+        mode_names()
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_the_names_of_backends_and_modes_are_missing(monkeypatch: pytest.MonkeyP
 )
 def test_a_backend_cannot_be_forced(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rename(monkeypatch, module, name)
-    with pytest.raises(AttributeError, match=name), forced_backend("eager"):
+    with pytest.raises(AttributeError, match=name), force_backend("eager"):
         raise AssertionError("not reached")
     monkeypatch.undo()
     check_result(torch.compile(breaks, backend="eager")(ONES))
@@ -298,7 +298,7 @@ def test_a_forced_backend_works_without_a_clone(monkeypatch: pytest.MonkeyPatch)
     convert_frame = importlib.import_module("torch._dynamo.convert_frame")
     for kind in (convert_frame.ConvertFrame, convert_frame.ConvertFrameAssert):
         monkeypatch.delattr(kind, "_clone_with_backend")
-    with forced_backend("eager"):
+    with force_backend("eager"):
         check_result(torch.compile(breaks, backend="eager")(ONES))
 
 

@@ -21,10 +21,10 @@ _RESUME_GLOBAL_PREFIX = "__resume_at_"
 
 
 @contextlib.contextmanager
-def marked_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
+def mark_compiled_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
     """Make all code that Dynamo creates on this thread in the context call a function at each :data:`Moment`.
 
-    If this PyTorch creates code differently, the code stays unchanged, and the run notes that.
+    If this PyTorch creates code in a different way, the code stays unchanged, and the run notes that.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def marked_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
     thread = get_ident()
 
     def insert_marks(_: CodeType, code: CodeType) -> CodeType | None:
-        return _with_marks(code, mark) if get_ident() == thread else None
+        return _add_marks(code, mark) if get_ident() == thread else None
 
     hook = with_fallback("marking compiled code", insert_marks, lambda *_: None, report_to_run)
     handle = convert_frame.register_bytecode_hook(hook)
@@ -46,10 +46,10 @@ def marked_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
         handle.remove()
 
 
-def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> CodeType:
+def _add_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> CodeType:
     transformation = importlib.import_module("torch._dynamo.bytecode_transformation")
 
-    def call_of_mark(moment: Moment) -> list[Any]:
+    def instructions_for_call(moment: Moment) -> list[Any]:
         return [
             *transformation.add_push_null(transformation.create_load_const(mark(moment), checked=False)),
             *transformation.create_call_function(0, push_null=False),
@@ -62,12 +62,12 @@ def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) ->
         new_instructions: list[Any] = []
         for instruction in instructions:
             if instruction.opname == "LOAD_GLOBAL" and str(instruction.argval).startswith(_RESUME_GLOBAL_PREFIX):
-                new_instructions += call_of_mark("resumes")
+                new_instructions += instructions_for_call("resumes")
             elif instruction.opname in {"RETURN_VALUE", "RETURN_CONST"}:
-                new_instructions += call_of_mark("left")
+                new_instructions += instructions_for_call("left")
             new_instructions.append(instruction)
             if instruction.opname == "RESUME" and not is_entered:
-                new_instructions += [*call_of_mark("entered"), *call_of_mark("marked")]
+                new_instructions += [*instructions_for_call("entered"), *instructions_for_call("marked")]
                 is_entered = True
         instructions[:] = new_instructions
 

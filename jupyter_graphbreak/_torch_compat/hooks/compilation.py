@@ -1,4 +1,4 @@
-"""Hooks on the compilation of a frame: its start, its breaks and failures, its resume functions and graphs."""
+"""Hooks on the compilation of a frame: its start, breaks and failures, resume functions, graphs, CUDA graphs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from jupyter_graphbreak._torch_compat.compiled import has_cached_code
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
-from jupyter_graphbreak._torch_compat.hooks.observer import watched, watching_calls
+from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_hooks
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
+    add_positions,
     code_number,
     code_object,
     exception_name,
@@ -28,11 +29,11 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
     stack_entries,
     stack_of_operation,
     tracing_stack,
-    with_positions,
 )
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import (
     BreakSeen,
+    CudagraphSkipped,
     FrameFailed,
     FrameStarted,
     GraphStacks,
@@ -52,6 +53,9 @@ _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
 _WRAPPER_MODULE = "torch._dynamo.external_utils"
 #: The name of a reason, at the beginning of the text of a break.
 _REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
+#: The name of the function that PyTorch calls when it does not use a CUDA graph. Many modules import it, and modules
+#: loaded later would keep a hook on it. The hook is therefore on a function that it calls, and reads its variable.
+_SKIP_LOGGER = "log_cudagraph_skip_and_bump_counter"
 
 
 def watch_starts(observer: Observer) -> AbstractContextManager[None]:
@@ -59,7 +63,7 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
     module = importlib.import_module(_CONVERT_FRAME)
     settings: list[SettingsInForce] = []
 
-    def changed_settings() -> SettingsInForce | None:
+    def record_changed_settings() -> SettingsInForce | None:
         values, defaults = dynamo_settings()
         current = SettingsInForce(values=values, defaults=defaults)
         if settings[-1:] == [current]:
@@ -68,15 +72,15 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
         return current
 
     def observation(call: WatchedCall) -> FrameStarted:
-        observer.observe("log_dynamo_start", changed_settings)
+        observer.observe("log_dynamo_start", record_changed_settings)
         observer.scopes.begin_trace()
         site = fullgraph_site(observer) if observer.local_variable(call.caller, "one_graph") else None  # of _compile
         code = call.argument("code")
         module = _module_called_by(code, functools.partial(observer.local_variable, call.caller))
         return FrameStarted(**identity(code), stack=program_stack(), fullgraph_site=site, module=module)
 
-    hook = watched(_hide_our_frames(module.log_dynamo_start), observer, before=observation)
-    return patched(module, "log_dynamo_start", hook)
+    hook = wrap_with_hooks(_hide_our_frames(module.log_dynamo_start), observer, before=observation)
+    return patch_attribute(module, "log_dynamo_start", hook)
 
 
 def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None:
@@ -90,8 +94,8 @@ def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None
     module_class = importlib.import_module("torch.nn").Module
     if code.co_filename == importlib.import_module(_WRAPPER_MODULE).__file__:  # the wrapper of PyTorch's own modules
         cells = dict(zip(code.co_freevars, local("closure") or (), strict=False))
-        wrapped = cells["fn"].cell_contents if "fn" in cells else None
-        return type(wrapped).__name__ if isinstance(wrapped, module_class) else None
+        wrapped_object = cells["fn"].cell_contents if "fn" in cells else None
+        return type(wrapped_object).__name__ if isinstance(wrapped_object, module_class) else None
     variables = local("locals") or {}
     first_argument = variables.get(code.co_varnames[0]) if code.co_varnames else None
     if isinstance(first_argument, tuple):  # a wrapper that takes ``*args``
@@ -124,15 +128,15 @@ def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watch_breaks(observer: Observer) -> AbstractContextManager[None]:
-    """Record the exact expression of a break, and the settings in force at it."""
+    """Record the exact expression of a break, and the settings in force there."""
     module = importlib.import_module(_SYMBOLIC_CONVERT)
     # It is a method of the tracer since torch 2.10, and was a function of the module before.
     owner = module.InstructionTranslatorBase if hasattr(module.InstructionTranslatorBase, "log_graph_break") else module
-    return patched(owner, "log_graph_break", watched_log_graph_break(owner.log_graph_break, observer))
+    return patch_attribute(owner, "log_graph_break", wrap_log_graph_break(owner.log_graph_break, observer))
 
 
-def watched_log_graph_break(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
-    """Return a watched ``log_graph_break``, for any release."""
+def wrap_log_graph_break(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
+    """Add the hook on breaks to ``log_graph_break`` of any release."""
 
     def observation(call: WatchedCall) -> BreakSeen | None:
         error = call.argument("exc")  # torch >= 2.11
@@ -142,8 +146,8 @@ def watched_log_graph_break(original: Callable[..., Any], observer: Observer) ->
         if stack is None:
             stack = call.argument("user_stack")
         if error is None and stack is not None:
-            handled = sys.exc_info()[1]
-            error = handled if getattr(handled, "real_stack", None) is stack else None
+            handled_error = sys.exc_info()[1]
+            error = handled_error if getattr(handled_error, "real_stack", None) is stack else None
         tracer = call.argument("self")
         if tracer is None:
             tracer = observer.local_variable(
@@ -157,16 +161,16 @@ def watched_log_graph_break(original: Callable[..., Any], observer: Observer) ->
             gb_id=registry_entry(name[1].strip()).gb_id if name is not None else None,
             error_on_graph_break=getattr(tracer, "error_on_graph_break", None),
             fullgraph=getattr(tracer, "one_graph", None),
-            stack=with_positions(stack_entries(stack if stack is not None else tracing_stack()), tracer),
+            stack=add_positions(stack_entries(stack if stack is not None else tracing_stack()), tracer),
             above=program_stack(),
             scopes=observer.scopes.open_scopes(tracer),
         )
 
-    return watched(original, observer, before=observation)
+    return wrap_with_hooks(original, observer, before=observation)
 
 
 def watch_failures(observer: Observer) -> AbstractContextManager[None]:
-    """Record the place of an error without a break event, and whether it reached the user."""
+    """Record the location of an error without a break event, and whether it reached the user."""
     module = importlib.import_module(_CONVERT_FRAME)
 
     def observation(call: WatchedCall) -> FrameFailed:
@@ -188,7 +192,7 @@ def watch_failures(observer: Observer) -> AbstractContextManager[None]:
             raised=_reaches_user(error, strict=bool(one_graph) or bool(setting)),
         )
 
-    return watching_calls(module, "exception_handler", observer, before=observation)
+    return observe_calls(module, "exception_handler", observer, before=observation)
 
 
 def _reaches_user(error: BaseException, *, strict: bool) -> bool:
@@ -234,20 +238,20 @@ def watch_resumes(observer: Observer) -> AbstractContextManager[None]:
             enters=code_number(inner_codes[-1]) if inner_codes else None,
         )
 
-    hook = watched(function, observer, before=keep_known_functions, after=observation)
-    return patched(cache, "lookup", classmethod(hook))
+    hook = wrap_with_hooks(function, observer, before=keep_known_functions, after=observation)
+    return patch_attribute(cache, "lookup", classmethod(hook))
 
 
 @contextlib.contextmanager
 def watch_graphs(observer: Observer) -> Iterator[None]:
     """Record the call stack of each operation of a graph."""
     graphs = importlib.import_module("torch._dynamo.output_graph").OutputGraph
-    tracing = importlib.import_module("torch._guards").TracingContext
+    tracing_context = importlib.import_module("torch._guards").TracingContext
     # Dynamo itself records no stack for operations that enter or leave a context, such as autocast.
     creation_stacks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def keep_stack(call: WatchedCall) -> None:
-        creation_stacks[call.result] = "".join(tracing.extract_stack().format())
+        creation_stacks[call.result] = "".join(tracing_context.extract_stack().format())
 
     def observation(call: WatchedCall) -> GraphStacks:
         module = call.argument("gm")
@@ -261,7 +265,21 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
         return GraphStacks(stacks=list(stacks), ops=ops, reason=reason)
 
     with (
-        watching_calls(graphs, "create_node", observer, after=keep_stack),
-        watching_calls(graphs, "call_user_compiler", observer, before=observation),
+        observe_calls(graphs, "create_node", observer, after=keep_stack),
+        observe_calls(graphs, "call_user_compiler", observer, before=observation),
     ):
         yield
+
+
+def watch_cudagraph_skips(observer: Observer) -> AbstractContextManager[None]:
+    """Record the graphs that run without a CUDA graph, and the reasons."""
+    module = importlib.import_module("torch._inductor.cudagraph_utils")
+    getattr(module, _SKIP_LOGGER)  # fails if it is missing
+
+    def observation(call: WatchedCall) -> CudagraphSkipped | None:
+        if call.caller.f_code.co_name != _SKIP_LOGGER:
+            return None
+        reason = observer.local_variable(call.caller, "msg")
+        return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None
+
+    return observe_calls(module, "get_metrics_context", observer, before=observation)

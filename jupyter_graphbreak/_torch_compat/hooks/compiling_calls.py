@@ -1,4 +1,4 @@
-"""Hooks on calls of ``torch.compile``: the place and scope of ``fullgraph=True``, and repeated compilation."""
+"""Hooks on calls to ``torch.compile``: the location of ``fullgraph=True``, and repeated compilation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak._torch_compat.hooks.observer import watching_calls
+from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
 from jupyter_graphbreak.records.additions import CompiledAgain, FullgraphSite
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
     from jupyter_graphbreak.records.records import StackEntry
 
-#: The place of each call of torch.compile; kept between runs, for functions that an earlier cell compiled.
+#: The location of each call to torch.compile. It outlives a run, for functions that an earlier cell compiled.
 _SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
 
 
 def watch_compile_calls(observer: Observer) -> AbstractContextManager[None]:
-    """Remember the place of each torch.compile call, for reports of fullgraph=True."""
+    """Remember the location of each torch.compile call, for reports of fullgraph=True."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
 
     def observation(call: WatchedCall) -> None:
@@ -33,11 +33,11 @@ def watch_compile_calls(observer: Observer) -> AbstractContextManager[None]:
         if site is not None:
             _SITES[call.argument("self")] = site
 
-    return watching_calls(context, "__init__", observer, after=observation)
+    return observe_calls(context, "__init__", observer, after=observation)
 
 
 def fullgraph_site(observer: Observer) -> FullgraphSite | None:
-    """Return the place of the torch.compile call that compiles the current frame, and the function that it got."""
+    """Return the location of the torch.compile call that compiles the current frame, and the function passed to it."""
     wrapper = next(enclosing_compiled_calls(sys._getframe(1)), None)
     if wrapper is None:
         return None
@@ -46,7 +46,7 @@ def fullgraph_site(observer: Observer) -> FullgraphSite | None:
 
 
 def watch_repeated_compiling(observer: Observer) -> AbstractContextManager[None]:
-    """Record calls of torch.compile on something that is already compiled."""
+    """Record calls to torch.compile with something that is already compiled."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
     module_class = importlib.import_module("torch.nn").Module
 
@@ -64,7 +64,7 @@ def watch_repeated_compiling(observer: Observer) -> AbstractContextManager[None]
             site=site,
         )
 
-    return watching_calls(context, "__call__", observer, after=observation)
+    return observe_calls(context, "__call__", observer, after=observation)
 
 
 def _is_compiled(value: Any) -> bool:

@@ -23,7 +23,7 @@ def _registry() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def registry_entry(gb_type: str) -> RegistryEntry:
-    """Return the registry's entry for a reason, without hints that have placeholders; empty if it has no entry."""
+    """Return the registry's entry for a reason, without hints that have placeholders; a bare entry if it has none."""
     gb_id, entry = _registry().get(gb_type, (None, {}))
     return RegistryEntry(
         gb_type=gb_type,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak._torch_compat.hooks.open_scopes import ThreadScopes
-from jupyter_graphbreak._torch_compat.patching import patched, report_to_run
+from jupyter_graphbreak._torch_compat.patching import patch_attribute, report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
 from jupyter_graphbreak.records.additions import Addition, CodeObject, Note, WatchFailed
 
@@ -41,7 +41,8 @@ class Observer:
     add_time : callable
         Receives the seconds that each observation took.
     claim : Claim or None
-        The claim of the run that watches; only its threads are observed. By default, the run that creates the observer.
+        The claim of the run that watches; only its threads are observed. By default, that of the run that creates the
+        observer.
     """
 
     def __init__(self, emit: Emit, add_time: Callable[[float], None], claim: Claim | None = None) -> None:
@@ -104,7 +105,7 @@ class Observer:
 
 
 class WatchedCall:
-    """A call of a watched function of torch.
+    """A call to a watched function of torch.
 
     Parameters
     ----------
@@ -129,14 +130,14 @@ class WatchedCall:
         self._function = function
 
     def argument(self, name: str) -> Any:
-        """Return the argument for a parameter, ``None`` if there is none."""
+        """Return the argument for a parameter, ``None`` if the call passes none."""
         return inspect.signature(self._function).bind_partial(*self.args, **self.kwargs).arguments.get(name)
 
 
-def watched_uncompiled(
+def wrap_with_uncompiled_hook(
     original: Callable[..., Any], observer: Observer, observe_call: Callable[[WatchedCall], Addition | None]
 ) -> Callable[..., Any]:
-    """Wrap a function that may run within compiled code: the wrapper calls it, and then makes an observation.
+    """Return a wrapper for a function that may run within compiled code; it calls the function and then observes it.
 
     Dynamo compiles neither the wrapper nor the observation.
 
@@ -152,7 +153,7 @@ def watched_uncompiled(
     set_eval_frame(set_eval_frame(None))  # fails if it is not supported
 
     @functools.wraps(original)
-    def watching(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         caller = sys._getframe(1)
         while caller.f_code == function.__code__ and caller.f_back is not None:  # skips nested watches
@@ -171,10 +172,10 @@ def watched_uncompiled(
 
     # Traced code may reach this wrapper, for example through contextlib.ExitStack. Because of the original's file name,
     # Dynamo treats the wrapper like the original; it does not trace torch's functions.
-    function: Any = watching
+    function: Any = wrapper
     function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
     eval_frame.skip_code(function.__code__)
-    return watching
+    return wrapper
 
 
 _HOOKS_FOLDER = str(Path(__file__).parent)
@@ -188,7 +189,7 @@ def _caller() -> FrameType:
     return frame
 
 
-def watched(
+def wrap_with_hooks(
     function: Callable[..., Any],
     observer: Observer,
     *,
@@ -196,7 +197,7 @@ def watched(
     after: Callable[[WatchedCall], Addition | None] | None = None,
     on_error: Callable[[WatchedCall], Addition | None] | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that calls the given one and makes observations before or after the call.
+    """Return a function that calls the given one and makes observations before and after the call.
 
     Parameters
     ----------
@@ -206,7 +207,7 @@ def watched(
     name = getattr(function, "__name__", "a hook")
 
     @functools.wraps(function)
-    def watching(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         call = None
         try:
             if observer.covers_this_thread():
@@ -237,10 +238,10 @@ def watched(
                 report_to_run(name, error)
         return result
 
-    return watching
+    return wrapper
 
 
-def watching_calls(
+def observe_calls(
     owner: Any,
     name: str,
     observer: Observer,
@@ -249,6 +250,8 @@ def watching_calls(
     after: Callable[[WatchedCall], Addition | None] | None = None,
     on_error: Callable[[WatchedCall], Addition | None] | None = None,
 ) -> AbstractContextManager[None]:
-    """Watch the calls of a function of a module or class while the context is open; see :func:`watched`."""
+    """Observe calls to a function of a module or class while the context is open; see :func:`wrap_with_hooks`."""
     function = getattr(owner, name)
-    return patched(owner, name, watched(function, observer, before=before, after=after, on_error=on_error))
+    return patch_attribute(
+        owner, name, wrap_with_hooks(function, observer, before=before, after=after, on_error=on_error)
+    )

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.additions import OpenScope
     from jupyter_graphbreak.records.records import StackEntry
 
-#: The place where each scope object was created; kept between runs, for functions that an earlier cell decorated.
-SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
+#: The location at which each scope object was created. It outlives a run, for functions that an earlier cell decorated.
+CREATION_SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
 
 _OUTPUT_ATTRIBUTE = "graphbreak_scopes"
 
@@ -26,10 +26,10 @@ class ThreadScopes(threading.local):
 
     def __init__(self) -> None:
         self._entered_scopes: list[tuple[int, OpenScope]] = []  # each with the id() of its scope object
-        self._last: list[OpenScope] = []
+        self._last_scopes: list[OpenScope] = []
 
     @property
-    def entered(self) -> list[OpenScope]:
+    def entered_scopes(self) -> list[OpenScope]:
         """The scopes that Python has entered, outermost first."""
         return [scope for _, scope in self._entered_scopes]
 
@@ -52,29 +52,30 @@ class ThreadScopes(threading.local):
     def open_traced(self, tracer: Any, variable: Any, scope: OpenScope) -> None:
         """Note that the tracer has entered a scope."""
         self._set_traced(tracer, [*self._traced_scopes(tracer), (id(variable), scope)])
-        self._last = self.open_scopes(tracer)
+        self._last_scopes = self.open_scopes(tracer)
 
     def close_traced(self, tracer: Any, variable: Any) -> None:
         """Note that the tracer has left a scope."""
         self._set_traced(tracer, [scope for scope in self._traced_scopes(tracer) if scope[0] != id(variable)])
-        self._last = self.open_scopes(tracer)
+        self._last_scopes = self.open_scopes(tracer)
 
     def begin_trace(self) -> None:
         """Forget the traced scopes of the last frame, before the next one is traced."""
-        self._last = self.entered
+        self._last_scopes = self.entered_scopes
 
     def open_scopes(self, tracer: Any) -> list[OpenScope]:
         """Return the open scopes, outermost first."""
-        return [*self.entered, *(scope for _, scope in self._traced_scopes(tracer))]
+        return [*self.entered_scopes, *(scope for _, scope in self._traced_scopes(tracer))]
 
     def last_open_scopes(self) -> list[OpenScope]:
         """Return the last known open scopes, for an error that has lost its tracer."""
-        return list(self._last)
+        return list(self._last_scopes)
 
     def _traced_scopes(self, tracer: Any) -> list[tuple[int, OpenScope]]:
         """Return the traced scopes, which are stored in the output of each attempt to trace a frame."""
-        kept: dict[int, list[tuple[int, OpenScope]]] = getattr(getattr(tracer, "output", None), _OUTPUT_ATTRIBUTE, {})
-        return kept.get(id(self), [])
+        output = getattr(tracer, "output", None)
+        scopes_by_watch: dict[int, list[tuple[int, OpenScope]]] = getattr(output, _OUTPUT_ATTRIBUTE, {})
+        return scopes_by_watch.get(id(self), [])
 
     def _set_traced(self, tracer: Any, scopes: list[tuple[int, OpenScope]]) -> None:
         vars(tracer.output).setdefault(_OUTPUT_ATTRIBUTE, {})[id(self)] = scopes

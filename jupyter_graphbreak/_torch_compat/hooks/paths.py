@@ -12,8 +12,8 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.hooks.observer import watched, watching_calls
-from jupyter_graphbreak._torch_compat.patching import redirected_on_thread
+from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_hooks
+from jupyter_graphbreak._torch_compat.patching import redirect_calls_on_thread
 from jupyter_graphbreak.records.additions import AnswerDiffers
 from jupyter_graphbreak.records.records import StackEntry
 
@@ -33,7 +33,7 @@ _RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
 _RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
 _UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
-#: A function with more instructions than this is not searched for the place where two branches meet.
+#: The maximum number of a function's instructions in which to search for the one at which two branches meet.
 _MAX_INSTRUCTIONS = 20_000
 #: At most this many values are followed at the same time, and this many lines of one branch are recorded.
 _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
@@ -56,21 +56,21 @@ def watch_paths(observer: Observer) -> AbstractContextManager[None]:
             return None
         answer_differs = AnswerDiffers(
             question=f"{question.__module__}.{question.__name__}", compiled=str(answer), eager="False",
-            call=_place(tracer),
+            call=_location(tracer),
         )  # fmt: skip
         call.result = follower.follow(tracer, call.result, answer, answer_differs)
         return answer_differs
 
-    return watching_calls(owner, "call_function", observer, after=observation)
+    return observe_calls(owner, "call_function", observer, after=observation)
 
 
-def with_eager_answers(is_selected: Callable[[StackEntry], bool]) -> AbstractContextManager[None]:
-    """Make Dynamo answer ``is_compiling()`` and the like as uncompiled code would on this thread, in the context.
+def answer_questions_as_eager(is_selected: Callable[[StackEntry], bool]) -> AbstractContextManager[None]:
+    """Make Dynamo answer questions such as ``is_compiling()`` on this thread as if uncompiled, in the context.
 
     Parameters
     ----------
     is_selected : callable
-        Returns whether to change the answer to a question, given the question's place.
+        Receives the location of a question; returns whether to change the answer.
     """
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
@@ -79,11 +79,11 @@ def with_eager_answers(is_selected: Callable[[StackEntry], bool]) -> AbstractCon
 
     def plan(variable: Any, tracer: Any, *_: Any, **__: Any) -> tuple[Callable[..., Any], tuple[Any, ...], Any] | None:
         question = variable.value
-        if _is_one_of(question, questions) and questions[question] and is_selected(_place(tracer)):
+        if _is_one_of(question, questions) and questions[question] and is_selected(_location(tracer)):
             return constant.create, (False,), {}
         return None
 
-    return redirected_on_thread(owner, "call_function", plan)
+    return redirect_calls_on_thread(owner, "call_function", plan)
 
 
 def _is_one_of(function: Any, functions: Container[Any]) -> bool:
@@ -100,11 +100,11 @@ class _Branch:
     Parameters
     ----------
     test : StackEntry
-        The place of the jump.
+        The location of the jump.
     eager_target : int
         The index of the instruction at which the uncompiled program continues.
     merge_point : int or None
-        The index of the instruction at which both branches meet, ``None`` if they only meet outside of the function.
+        The index of the instruction at which both branches meet, ``None`` if they do not meet within the function.
     eager_positions : frozenset
         The positions of the instructions of the uncompiled program's branch. A traced instruction with one of them is a
         copy that belongs to both branches, such as ``return`` since Python 3.12.
@@ -156,12 +156,14 @@ class _AnswerFollower:
         return answer if variable is tracer.stack[-1] else None
 
     def _watch_steps(self, tracer: Any) -> None:
-        """Look at each instruction that a tracer traces from now on."""
+        """Observe each instruction that a tracer traces from now on."""
         if tracer in self._tracers:
             return
         self._tracers.add(tracer)
         steps = _TracerSteps(self, tracer, self._emit)
-        tracer.step = watched(tracer.step, self._observer, before=steps.begin, after=steps.end, on_error=steps.fail)
+        tracer.step = wrap_with_hooks(
+            tracer.step, self._observer, before=steps.begin, after=steps.end, on_error=steps.fail
+        )
 
     def _emit(self, branch: _Branch) -> None:
         answer = branch.answer
@@ -188,7 +190,7 @@ class _TracerSteps:
         self._negated_answer: AnswerDiffers | None = None
 
     def begin(self, _: WatchedCall) -> None:
-        """Look at the instruction that comes next."""
+        """Examine the next instruction before it is traced."""
         tracer = self._tracer
         self._jump = self._negated_answer = None
         index = tracer.instruction_pointer
@@ -214,7 +216,7 @@ class _TracerSteps:
             self._negated_answer = answer
 
     def end(self, call: WatchedCall) -> None:
-        """Look at the result of an instruction."""
+        """Examine the tracer's state after an instruction has been traced."""
         tracer = self._tracer
         if self._jump is not None and tracer.instruction_pointer is not None:
             answer, jump = self._jump
@@ -225,7 +227,7 @@ class _TracerSteps:
                 self._open_branches.append(
                     _Branch(
                         answer,
-                        _place(tracer, jump),
+                        _location(tracer, jump),
                         eager_target,
                         *self._branch_region(jump, traced_target, eager_target),
                     )
@@ -334,7 +336,7 @@ class _TracerSteps:
         return None if merge_point == end else merge_point
 
     def _is_implicit_return(self, index: int, test: StackEntry) -> bool:
-        """Return whether an instruction belongs to the implicit ``return``, which has the line of the test."""
+        """Return whether an instruction belongs to the implicit ``return``, which is on the line of the test."""
         instructions = self._tracer.instructions
         if _line(instructions[index]) != test.line:
             return False
@@ -348,8 +350,8 @@ def _line(instruction: Any) -> int | None:
     return line
 
 
-def _place(tracer: Any, index: int | None = None) -> StackEntry:
-    """Return the place of an instruction that a tracer traces, by default of the current one."""
+def _location(tracer: Any, index: int | None = None) -> StackEntry:
+    """Return the location of an instruction of a tracer's function, by default of the current one."""
     code = tracer.f_code
     instruction = tracer.current_instruction if index is None else tracer.instructions[index]
     positions = instruction.positions

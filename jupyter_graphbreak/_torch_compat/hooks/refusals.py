@@ -1,4 +1,4 @@
-"""Hooks on code that Dynamo refuses: generators, functions at a recompile limit, skipped frames."""
+"""Hooks on code that Dynamo refuses to compile: generators, functions at a recompile limit, skipped frames."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
-from jupyter_graphbreak._torch_compat.hooks.observer import watching_calls
-from jupyter_graphbreak._torch_compat.hooks.remembered_skips import keep_reason
+from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls
+from jupyter_graphbreak._torch_compat.hooks.remembered_skips import remember_skip_reason
 from jupyter_graphbreak._torch_compat.hooks.scopes import is_scope_wrapper
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity, program_stack, wrapped_code
 from jupyter_graphbreak.records.additions import FrameGivenUp, FrameRefused, FrameSkipped, UnrecordedSkips
@@ -48,7 +48,7 @@ def watch_generators(observer: Observer) -> AbstractContextManager[None]:
             raised=bool(one_graph) or bool(setting),
         )
 
-    return watching_calls(module, "is_generator", observer, after=observation)
+    return observe_calls(module, "is_generator", observer, after=observation)
 
 
 def watch_limits(observer: Observer) -> AbstractContextManager[None]:
@@ -56,10 +56,10 @@ def watch_limits(observer: Observer) -> AbstractContextManager[None]:
     module = importlib.import_module(_CONVERT_FRAME)
 
     def observation(call: WatchedCall) -> FrameRefused | None:
-        exceeded, limit = call.result
-        return _limit_refusal(observer, call.caller, limit) if exceeded else None  # the caller is _compile
+        is_exceeded, limit = call.result
+        return _limit_refusal(observer, call.caller, limit) if is_exceeded else None  # the caller is _compile
 
-    return watching_calls(module, "exceeds_recompile_limit", observer, after=observation)
+    return observe_calls(module, "exceeds_recompile_limit", observer, after=observation)
 
 
 def _limit_refusal(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
@@ -85,7 +85,7 @@ def _limit_refusal(observer: Observer, caller: FrameType, limit: str) -> FrameRe
     )
 
 
-def watch_given_up(observer: Observer) -> AbstractContextManager[None]:
+def watch_abandoned_frames(observer: Observer) -> AbstractContextManager[None]:
     """Record the frames that ``torch._dynamo.skip_frame()`` ended without an event, before torch 2.11."""
     module = importlib.import_module(_CONVERT_FRAME)
     skip_frame = importlib.import_module("torch._dynamo.exc").SkipFrame
@@ -95,10 +95,10 @@ def watch_given_up(observer: Observer) -> AbstractContextManager[None]:
         is_skipped = isinstance(call.error, skip_frame) and "skip_frame()" in str(call.error)
         return FrameGivenUp(message=str(call.error)) if is_skipped else None
 
-    return watching_calls(module, "compile_frame", observer, on_error=observation)
+    return observe_calls(module, "compile_frame", observer, on_error=observation)
 
 
-#: The checks of CatchErrorsWrapper before it begins a frame: the first one in torch 2.9 and 2.10, the others
+#: The checks of CatchErrorsWrapper before it compiles a frame: the first one in torch 2.9 and 2.10, the others
 #: in 2.11 and 2.12.
 _MODE_CHECKS = (
     "should_skip_due_to_torch_dispatch_mode",
@@ -118,15 +118,15 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         reason = result.skip_reason
         if reason is None or result.guarded_code is not None:
             return None
-        if result.apply_to_code:  # false since torch 2.14 if a mode is on: Dynamo tries again at the next call
-            keep_reason(frame.f_code, reason)
+        if result.apply_to_code:  # false since torch 2.14 if a mode is on: Dynamo tries again in the next call
+            remember_skip_reason(frame.f_code, reason)
         in_place = _is_compiled_in_place(frame)
         return FrameSkipped(
             **identity(frame.f_code), reason=reason, above=program_stack(), is_compiled_in_place=in_place
         )
 
     if hasattr(wrapper, "_handle_skip"):  # torch >= 2.13
-        with watching_calls(wrapper, "_handle_skip", observer, before=observation):
+        with observe_calls(wrapper, "_handle_skip", observer, before=observation):
             yield
         return
     checks = [name for name in _MODE_CHECKS if hasattr(module, name)]
@@ -134,7 +134,7 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         del checks[1:]  # it calls the others
     with contextlib.ExitStack() as stack:
         for name in checks:
-            stack.enter_context(watching_calls(module, name, observer, after=_skipped_for_mode))
+            stack.enter_context(observe_calls(module, name, observer, after=_frame_skipped_for_mode))
         yield
     unrecorded_skips = UnrecordedSkips(
         what=None if checks else "frames skipped because a TorchDispatchMode was on (torch < 2.13)"
@@ -151,8 +151,8 @@ def _is_compiled_in_place(frame: Any) -> bool:
     return isinstance(module, torch.nn.Module) and module._compiled_call_impl is not None
 
 
-def _skipped_for_mode(call: WatchedCall) -> FrameSkipped | None:
-    """Return the frame that is skipped only because of the result of the check."""
+def _frame_skipped_for_mode(call: WatchedCall) -> FrameSkipped | None:
+    """Return the frame if it is skipped only because of the result of the check, else ``None``."""
     if not call.result or call.caller.f_code.co_qualname != "CatchErrorsWrapper.__call__":
         return None
     variables = call.caller.f_locals
@@ -168,5 +168,5 @@ def _skipped_for_mode(call: WatchedCall) -> FrameSkipped | None:
     if code.co_name == "__torch_dispatch__":
         return None  # the mode's own handler, which torch before 2.11 also skips
     reason = "non-infra torch dispatch mode present"
-    keep_reason(code, reason)
+    remember_skip_reason(code, reason)
     return FrameSkipped(**identity(code), reason=reason, above=program_stack())

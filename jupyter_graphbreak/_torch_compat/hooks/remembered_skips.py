@@ -1,4 +1,4 @@
-"""Hook on calls of compiled functions that Dynamo skips because of an earlier call, and the reasons."""
+"""Hook on calls to compiled functions that Dynamo skips because of an earlier call, with the reasons."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import has_cached_code, state_of_known_code
 from jupyter_graphbreak._torch_compat.configuration import stance
-from jupyter_graphbreak._torch_compat.hooks.observer import watching_calls
+from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity
 from jupyter_graphbreak._torch_compat.module_calls import WRAPPER_NAME
-from jupyter_graphbreak._torch_compat.patching import patched, report_to_run
+from jupyter_graphbreak._torch_compat.patching import patch_attribute, report_to_run
 from jupyter_graphbreak.records.additions import FrameSkipped
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
 
     Dynamo marks a code object that it could not compile and then skips it silently; before torch 2.14, also one that
     was called under a mode in which it compiles nothing. The mark cannot be read. It is inferred if a compiled function
-    ran without a call of Dynamo, and Dynamo has begun it since the last reset but has no compiled code for it.
+    ran without a call to Dynamo, and if Dynamo has begun to compile it since the last reset but has no compiled code.
     """
     calls = _SuspectCalls(observer)
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
@@ -52,7 +52,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     def add_and_suspect(code: CodeType) -> None:
         add(code)
         try:
-            if not observer.covers_this_thread():  # another thread, whose skips this run does not see
+            if not observer.covers_this_thread():  # a different thread, whose skips this run does not see
                 calls.suspect(code for code in (code,) if _can_be_entry(code))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             report_to_run("input_codes.add", error)
@@ -64,8 +64,8 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
 
     with (
         contextlib.closing(calls),
-        patched(tracker, "add", add_and_suspect),
-        watching_calls(context, "__call__", observer, after=observation),
+        patch_attribute(tracker, "add", add_and_suspect),
+        observe_calls(context, "__call__", observer, after=observation),
     ):
         known_codes = [code for reference in tracker.seen if (code := reference()) is not None]
         calls.suspect(filter(_can_be_entry, known_codes))
@@ -73,9 +73,9 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
 
 
 class _SuspectCalls:
-    """Watches the calls of compiled functions while Dynamo may remember to skip one of them.
+    """Watches calls to compiled functions while Dynamo may remember to skip one of them.
 
-    The hook runs twice for each call of a compiled function. It is therefore only in place while there are suspects:
+    The hook runs twice for each call to a compiled function. It is therefore only in place while there are suspects:
     code objects that Dynamo began to compile unseen by this run, and for which it has no compiled code.
     """
 
@@ -92,7 +92,7 @@ class _SuspectCalls:
         self._lock = threading.RLock()
 
     def suspect(self, codes: Iterable[CodeType]) -> None:
-        """Watch for calls of the compiled functions that Dynamo may skip."""
+        """Watch for calls that run the given code objects, if Dynamo may skip them."""
         for code in codes:
             if self._may_be_skipped(code) and code_number(code) not in self._observer.codes:
                 forget = functools.partial(self._suspects.pop, id(code))
@@ -100,8 +100,8 @@ class _SuspectCalls:
         with self._lock:
             if self._suspects and self._active_hook is None:
                 self._settled_callbacks.clear()
-                self._active_hook = self._with_observation(self._module._maybe_set_eval_frame)
-                self._context.enter_context(patched(self._module, "_maybe_set_eval_frame", self._active_hook))
+                self._active_hook = self._add_observation(self._module._maybe_set_eval_frame)
+                self._context.enter_context(patch_attribute(self._module, "_maybe_set_eval_frame", self._active_hook))
 
     def close(self) -> None:
         """Stop watching."""
@@ -109,11 +109,11 @@ class _SuspectCalls:
             self._active_hook = None
             self._context.close()
 
-    def _with_observation(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def _add_observation(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         @functools.wraps(original)
-        def watching(callback: Any) -> Any:
+        def wrapper(callback: Any) -> Any:
             try:
-                if self._active_hook is not watching:
+                if self._active_hook is not wrapper:
                     pass  # stopped, but a later hook that wraps this one is still in place
                 elif not self._suspects and not self._running_calls:
                     self.close()
@@ -126,7 +126,7 @@ class _SuspectCalls:
                 report_to_run("_maybe_set_eval_frame", error)
             return original(callback)
 
-        return watching
+        return wrapper
 
     def _skip_of_call(self, caller: FrameType, callback: Any) -> FrameSkipped | None:
         if caller.f_code.co_name != WRAPPER_NAME:
@@ -138,15 +138,15 @@ class _SuspectCalls:
             else:
                 self._stop_suspecting(code, callback)
             return None
-        code, callback, handled = self._running_calls.pop(id(caller))
+        code, callback, handled_error = self._running_calls.pop(id(caller))
         # A call that raised may not have run the function. Its caller may be handling another exception.
         is_disabled = stance() != "default" or importlib.import_module("torch._dynamo.config").disable
-        if sys.exc_info()[1] is not handled or is_disabled:
+        if sys.exc_info()[1] is not handled_error or is_disabled:
             return None
         self._stop_suspecting(code, callback)
         if code_number(code) in self._observer.codes:
             return None
-        reason = _kept_reason(code)
+        reason = _remembered_skip_reason(code)
         return FrameSkipped(**identity(code), reason=f"{REMEMBERED_REASON}: {reason}" if reason else REMEMBERED_REASON)
 
     def _stop_suspecting(self, code: CodeType | None, callback: Any) -> None:
@@ -157,14 +157,14 @@ class _SuspectCalls:
         return code in self._known_codes and not has_cached_code(code)
 
 
-def keep_reason(code: CodeType, reason: str) -> None:
-    """Keep the reason why Dynamo skips a code object from now on, for later watches."""
+def remember_skip_reason(code: CodeType, reason: str) -> None:
+    """Store the reason why Dynamo skips a code object from now on, for later watches."""
     mark = state_of_known_code(code)
     if mark is not None:
         _REASONS[code_number(code)] = mark, reason
 
 
-def _kept_reason(code: CodeType) -> str | None:
+def _remembered_skip_reason(code: CodeType) -> str | None:
     """Return the reason why Dynamo skips a code object; ``None`` if unknown, or if Dynamo was reset since then."""
     mark, reason = _REASONS.get(code_number(code), (None, None))
     current_mark = state_of_known_code(code)
@@ -188,5 +188,5 @@ def _entry_code(fn: Any) -> CodeType | None:
 def _can_be_entry(code: CodeType) -> bool:
     """Return whether an existing compiled function may call this code object first: see :func:`_entry_code`."""
     module = importlib.import_module("torch._dynamo.eval_frame")
-    given_to_compile = getattr(module, "always_optimize_code_objects", None)
-    return given_to_compile is None or code in given_to_compile or "forward" in code.co_name
+    compiled_explicitly = getattr(module, "always_optimize_code_objects", None)
+    return compiled_explicitly is None or code in compiled_explicitly or "forward" in code.co_name

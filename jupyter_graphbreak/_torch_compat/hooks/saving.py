@@ -7,9 +7,9 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.hooks.observer import watched_uncompiled
+from jupyter_graphbreak._torch_compat.hooks.observer import wrap_with_uncompiled_hook
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import ORIG_MOD, CompiledSaved
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
@@ -28,29 +28,29 @@ _SAVING_FILES = ("torch/serialization.py", "safetensors/torch.py")
 
 @contextlib.contextmanager
 def watch_saving(observer: Observer) -> Iterator[None]:
-    """Record saves of compiled modules: state with prefixed names, which plain modules cannot load, and pickles."""
+    """Record saves of compiled modules: states with prefixed names, which plain modules cannot load, and pickles."""
     serialization = importlib.import_module("torch.serialization")
     tensors: Any = sys.modules.get("safetensors.torch")
     wrapper = importlib.import_module("torch._dynamo.eval_frame").OptimizedModule
-    seen: set[StackEntry | None] = set()
+    recorded_sites: set[StackEntry | None] = set()
 
-    def saved_once(caller: FrameType | None, *, is_module: bool, is_part: bool = False) -> CompiledSaved | None:
+    def record_once(caller: FrameType | None, *, is_module: bool, is_part: bool = False) -> CompiledSaved | None:
         while caller is not None and _is_saving(caller.f_code.co_filename):
             caller = caller.f_back
         site = site_of(caller)
-        if site in seen:
+        if site in recorded_sites:
             return None
-        seen.add(site)
+        recorded_sites.add(site)
         return CompiledSaved(is_module=is_module, is_part=is_part, site=site)
 
-    def saved_names(call: WatchedCall) -> CompiledSaved | None:
+    def record_prefixed_names(call: WatchedCall) -> CompiledSaved | None:
         name = _prefixed_key(call.args[0] if call.args else None)
         is_part = name is not None and not name.startswith(ORIG_MOD)
-        return saved_once(call.caller, is_module=False, is_part=is_part) if name is not None else None
+        return record_once(call.caller, is_module=False, is_part=is_part) if name is not None else None
 
-    def pickled_module(call: WatchedCall) -> CompiledSaved | None:
+    def record_pickle(call: WatchedCall) -> CompiledSaved | None:
         is_copied = call.caller.f_code.co_filename.endswith("copy.py")
-        return None if is_copied else saved_once(call.caller, is_module=True)
+        return None if is_copied else record_once(call.caller, is_module=True)
 
     with contextlib.ExitStack() as stack:
         for owner, name in (
@@ -60,10 +60,10 @@ def watch_saving(observer: Observer) -> Iterator[None]:
             (tensors, "_flatten_as_ptr"),
         ):
             if hasattr(owner, name):
-                hook = watched_uncompiled(getattr(owner, name), observer, saved_names)
-                stack.enter_context(patched(owner, name, hook))
-        hook = watched_uncompiled(wrapper.__reduce__, observer, pickled_module)
-        stack.enter_context(patched(wrapper, "__reduce__", hook))
+                hook = wrap_with_uncompiled_hook(getattr(owner, name), observer, record_prefixed_names)
+                stack.enter_context(patch_attribute(owner, name, hook))
+        hook = wrap_with_uncompiled_hook(wrapper.__reduce__, observer, record_pickle)
+        stack.enter_context(patch_attribute(wrapper, "__reduce__", hook))
         yield
 
 

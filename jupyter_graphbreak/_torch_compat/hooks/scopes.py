@@ -6,13 +6,13 @@ import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.hooks.observer import watched_uncompiled, watching_calls
-from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, ThreadScopes
+from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_uncompiled_hook
+from jupyter_graphbreak._torch_compat.hooks.open_scopes import CREATION_SITES, ThreadScopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import OpenScope, ScopeOpened
-from jupyter_graphbreak.records.records import StackEntry, is_resume
+from jupyter_graphbreak.records.records import StackEntry, is_resume_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,11 +47,11 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
     def note_creation(call: WatchedCall) -> None:
         site = site_of(call.caller)
         if site is not None:
-            SITES[call.args[0]] = site
+            CREATION_SITES[call.args[0]] = site
 
     def note_entry(call: WatchedCall) -> ScopeOpened:
         scope = _entered_scope(observer, _original_scope(observer, call.caller, call.args[0]), call.caller)
-        outer_scopes = scopes.entered
+        outer_scopes = scopes.entered_scopes
         scopes.enter(call.args[0], scope)
         return _scope_opened(scope, outer_scopes)
 
@@ -59,9 +59,9 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
         scopes.leave(call.args[0])
 
     with (
-        patched(manager, "__init__", watched_uncompiled(manager.__init__, observer, note_creation)),
-        patched(manager, "__enter__", watched_uncompiled(manager.__enter__, observer, note_entry)),
-        patched(manager, "__exit__", watched_uncompiled(manager.__exit__, observer, note_exit)),
+        patch_attribute(manager, "__init__", wrap_with_uncompiled_hook(manager.__init__, observer, note_creation)),
+        patch_attribute(manager, "__enter__", wrap_with_uncompiled_hook(manager.__enter__, observer, note_entry)),
+        patch_attribute(manager, "__exit__", wrap_with_uncompiled_hook(manager.__exit__, observer, note_exit)),
     ):
         yield
 
@@ -84,8 +84,8 @@ def _watch_traced(observer: Observer) -> Iterator[None]:
         scopes.close_traced(call.argument("tx"), call.argument("self"))
 
     with (
-        watching_calls(variable, "enter", observer, after=note_traced_entry),
-        watching_calls(variable, "exit", observer, before=note_traced_exit),
+        observe_calls(variable, "enter", observer, after=note_traced_entry),
+        observe_calls(variable, "exit", observer, before=note_traced_exit),
     ):
         yield
 
@@ -111,10 +111,10 @@ def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenSc
     wrapped = observer.local_variable(frame, "func") if is_scope_wrapper(frame.f_code) else None
     entered_site = site_of(frame)
     # Dynamo's own code has no columns: the line where it reopens the scope is not the line of the scope.
-    is_generated = entered_site is not None and (is_resume(entered_site.function) or entered_site.column is None)
+    is_generated = entered_site is not None and (is_resume_name(entered_site.function) or entered_site.column is None)
     return OpenScope(
         value=bool(manager.error_on_graph_break),
-        site=SITES.get(manager) if wrapped is not None else None,
+        site=CREATION_SITES.get(manager) if wrapped is not None else None,
         entered=entered_site,
         wrapped=wrapped_code(wrapped),
         inside=any(True for _ in enclosing_compiled_calls(frame)),
@@ -131,7 +131,7 @@ def _traced_scope(tracer: Any, *, value: bool) -> OpenScope:
             value=value,
             entered=StackEntry(code.co_filename, line, code.co_name, code.co_firstlineno),
             inside=True,
-            generated=is_resume(code.co_name),
+            generated=is_resume_name(code.co_name),
         )
     cells: dict[str, Any] = {}
     closure = getattr(tracer, "closure", None) or ()
@@ -143,7 +143,7 @@ def _traced_scope(tracer: Any, *, value: bool) -> OpenScope:
             cells[name] = cell.cell_contents
     return OpenScope(
         value=value,
-        site=SITES.get(cells["self"]) if "self" in cells else None,
+        site=CREATION_SITES.get(cells["self"]) if "self" in cells else None,
         entered=StackEntry(code.co_filename, tracer.lineno, code.co_name, code.co_firstlineno),
         wrapped=wrapped_code(cells.get("func")),
         inside=True,

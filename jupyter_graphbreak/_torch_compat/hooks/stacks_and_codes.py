@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import CodeType, FrameType
 
-#: The message of torch before 2.11 for a call of a function that calls ``torch._dynamo.skip_frame()``.
+#: The message of torch before 2.11 for a call to a function that calls ``torch._dynamo.skip_frame()``.
 _SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dynamo\.skip_frame\(\)`)", re.DOTALL)
 #: A frame of a printed traceback.
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)$', re.MULTILINE)
-#: The live code objects that were seen, by address: a reference and a unique number.
+#: The live code objects that have a number, by address: a reference and the unique number.
 _NUMBERED_CODES: dict[int, tuple[weakref.ref[CodeType], int]] = {}
 _code_numbers = itertools.count(1)
 #: Files and folders between a call in the program and the code of torch or this package that it reaches.
@@ -125,7 +125,7 @@ def stack_entries(stack: Iterable[Any] | None) -> list[StackEntry]:
 
 
 def stack_of_operation(message: str) -> list[StackEntry]:
-    """Return the stack of the operation on which a backend failed, outermost first; empty if a message names none.
+    """Return the stack of the operation on which a backend failed, outermost first; empty if the message has none.
 
     ``torch.fx.Interpreter`` appends this stack to the message of an exception that an operation of a graph raises.
     """
@@ -138,7 +138,7 @@ def tracing_stack() -> Any:
     return importlib.import_module("torch._guards").TracingContext.extract_stack()
 
 
-def with_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
+def add_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
     """Fill in the columns of the program's innermost entry from the tracer's instruction, if its line agrees."""
     index = len(strip_inserted_frames(stack, package_paths())) - 1
     if not stack or tracer is None:
@@ -170,7 +170,7 @@ def line_at(code: CodeType, offset: int | None) -> int | None:
 
 
 def site_of(frame: FrameType | None) -> StackEntry | None:
-    """Return the place of the innermost frame outside Dynamo, calls of modules and this package, with its columns."""
+    """Return the location, with columns, of the innermost frame outside Dynamo, module calls and this package."""
     packages = package_paths()
     while frame is not None:
         path = packages.module_path(frame.f_code.co_filename)
@@ -181,7 +181,7 @@ def site_of(frame: FrameType | None) -> StackEntry | None:
 
 
 def entry_of_frame(frame: FrameType) -> StackEntry:
-    """Return the current place of a frame, with its columns."""
+    """Return the current location of a frame, with columns."""
     code = frame.f_code
     positions = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
     return StackEntry(

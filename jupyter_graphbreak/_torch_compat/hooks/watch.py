@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.hooks.compilation import (
     watch_breaks,
+    watch_cudagraph_skips,
     watch_failures,
     watch_graphs,
     watch_resumes,
     watch_starts,
 )
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import watch_compile_calls, watch_repeated_compiling
-from jupyter_graphbreak._torch_compat.hooks.cudagraphs import watch_cudagraph_skips
 from jupyter_graphbreak._torch_compat.hooks.observer import Emit, Observer
 from jupyter_graphbreak._torch_compat.hooks.paths import watch_paths
 from jupyter_graphbreak._torch_compat.hooks.refusals import (
+    watch_abandoned_frames,
     watch_generators,
-    watch_given_up,
     watch_limits,
     watch_skips,
 )
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _HOOKS = (
     watch_scopes, watch_compile_calls, watch_starts, watch_breaks, watch_failures, watch_resumes, watch_graphs,
-    watch_generators, watch_limits, watch_given_up, watch_skips, watch_cudagraph_skips,
+    watch_generators, watch_limits, watch_abandoned_frames, watch_skips, watch_cudagraph_skips,
     watch_remembered_skips, watch_repeated_compiling, watch_saving, watch_paths,
 )  # fmt: skip
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from msgspec import structs
 
-from jupyter_graphbreak._torch_compat.compiled import running_eagerly
-from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
-from jupyter_graphbreak._torch_compat.tried_settings import inductor_changes
+from jupyter_graphbreak._torch_compat.compiled import force_eager_on_thread
+from jupyter_graphbreak._torch_compat.configuration import use_eager_random_numbers
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
+from jupyter_graphbreak._torch_compat.tried_settings import precision_changes
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.check.closeness import (
     LARGE_NOISE,
@@ -148,7 +148,7 @@ def check_entry(
         Entries of the same kind. If they are modules, the entry may use their compiled code; copies of functions share
         no code.
     """
-    with entry.set_up(), sandboxed(), eager_random_numbers():
+    with entry.set_up(), sandboxed(), use_eager_random_numbers():
         compiled_call = _CompiledCall(entry, entry.backend)
         with recompiling(compiled_call.subject.call):
             with recorder.record(find_cell) as recording:
@@ -192,23 +192,29 @@ def check_entry(
 
 
 class _CompiledCall:
-    """An entry that is compiled once and always called from the same state."""
+    """An entry that is compiled once and always called from the same state.
+
+    Attributes
+    ----------
+    changes_state : bool
+        Whether the last observed call changed the state.
+    """
 
     def __init__(self, entry: Entry, backend: str | Callable[..., Any]) -> None:
         self.subject = Subject(entry.call, entry.arguments)
         self.graphs = GraphComparison(backend, self.subject)
+        self.changes_state = False
         self._program = entry.compile(self.subject.call, self.graphs)
-
-    @property
-    def changes_state(self) -> bool:
-        """Whether the last call changed the state."""
-        state_after = self.subject.state(self.subject.unchanged_memo())
-        self.subject.restore()
-        return difference(self.subject.state(self.subject.unchanged_memo()), state_after) is not None
 
     def observe(self, calls: int = 1) -> _Observation:
         self.subject.restore()
-        return _observe(self._program, self.subject, calls=calls)
+        try:
+            observation = _observe(self._program, self.subject, calls=calls)
+            state_after = self.subject.state()
+        finally:
+            self.subject.restore()  # frees the gradients
+        self.changes_state = difference(self.subject.initial, state_after) is not None
+        return observation
 
     def call(self) -> None:
         """Call the entry to run its graphs, and discard the result."""
@@ -240,7 +246,7 @@ def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
     subject.memory.release()  # gradients of earlier subjects
-    with running_eagerly():
+    with force_eager_on_thread():
         return _observe(subject.call, subject, calls=calls)
 
 
@@ -255,7 +261,7 @@ def _observe_in_double(entry: Entry, calls: int, *, noise_size: int) -> _Observa
             convert_state_to_double(subject, noise_size=noise_size)
             arguments = subject.arguments or entry.arguments
             args, kwargs = to_double((arguments.args, arguments.kwargs), subject.state_memo(), noise_size=noise_size)
-            with running_eagerly():
+            with force_eager_on_thread():
                 observation = _observe(subject.call, subject, Arguments(*args, **kwargs), calls=calls)
         finally:
             subject.restore()  # frees the tensors in double precision, although reference cycles may keep the subject
@@ -340,7 +346,7 @@ def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
 def _differences_after(earlier_entries: Sequence[Entry], entry: Entry) -> list[str]:
     """Return the differences of an entry, compiled after earlier ones whose code it may use, from eager code."""
     subject = Subject(entry.call, entry.arguments)
-    backend = entry.backend if callable(entry.backend) else own_backend(entry.backend)  # the same for all entries
+    backend = entry.backend if callable(entry.backend) else clone_backend(entry.backend)  # the same for all entries
     with recompiling(subject.call):
         for earlier_entry in earlier_entries:
             earlier_subject = Subject(earlier_entry.call, earlier_entry.arguments)
@@ -475,8 +481,8 @@ def _try_changes(
     if step == "backend" and backend_name(entry.backend) == "inductor":
         operation = first.op if first is not None else None
         uses_cuda = any(tensor.is_cuda for tensor in tensors_of(Subject(entry.call, entry.arguments), entry.arguments))
-        possible_changes = inductor_changes(operation, uses_cuda=uses_cuda)
-        changes = [(change.code, change.applied, entry) for change in possible_changes]
+        possible_changes = precision_changes(operation, uses_cuda=uses_cuda)
+        changes = [(change.code, change.apply, entry) for change in possible_changes]
     if entry.guard_filter is not None:
         unfiltered_entry = replace(entry, guard_filter=None)
         changes.append(('options={"guard_filter_fn": None}', contextlib.nullcontext, unfiltered_entry))

@@ -194,9 +194,11 @@ class _Noise:
     def add_to(self, value: torch.Tensor, precision: float) -> torch.Tensor:
         if not self._size:
             return value
+        # One temporary tensor besides the result: the tensors of a state may be large.
         source = self._generator
-        random_numbers = torch.rand(value.shape, dtype=torch.float64, generator=source).to(value.device) * 2 - 1
-        return value * (1 + self._size * precision / 2 * random_numbers)
+        factors = torch.rand(value.shape, dtype=torch.float64, generator=source).to(value.device)
+        factors.mul_(2).sub_(1).mul_(self._size * precision / 2).add_(1)
+        return factors.mul_(value)
 
 
 def _convert_to_double(value: Any, memo: dict[int, Any], noise: _Noise) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak.experiments.check.closeness import (
     LARGE_NOISE,
@@ -82,7 +82,7 @@ class GraphComparison:
 
     def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:
         self._subject = subject
-        self._backend = own_backend(backend) if isinstance(backend, str) else backend
+        self._backend = clone_backend(backend) if isinstance(backend, str) else backend
         self.compares: Literal["nothing", "values", "gradients"] = "nothing"
         self.wrong_graph: WrongGraph | None = None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.hooks.paths import with_eager_answers
+from jupyter_graphbreak._torch_compat.hooks.paths import answer_questions_as_eager
 from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import recompiling
@@ -64,7 +64,9 @@ def measure_alternatives(
         for path in paths:
 
             def without_branch(path: PathDifference = path) -> contextlib.AbstractContextManager[None]:
-                return with_eager_answers(lambda place: _is_same_line(steady_state.locate([place]), path.location))
+                return answer_questions_as_eager(
+                    lambda place: _is_same_line(steady_state.locate([place]), path.location)
+                )
 
             times = _compared_times(unchanged, Variant(steady_state.entry, compiled=True, context=without_branch))
             if times is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.module_calls import has_skipped_forward
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -108,5 +108,5 @@ def replaced_forwards(forwards: Iterable[tuple[Any, Callable[..., Any]]]) -> Ite
     """Replace the method ``forward`` of modules or of their classes while the context is open."""
     with contextlib.ExitStack() as exit_stack:
         for owner, forward in forwards:
-            exit_stack.enter_context(patched(owner, "forward", forward))
+            exit_stack.enter_context(patch_attribute(owner, "forward", forward))
         yield

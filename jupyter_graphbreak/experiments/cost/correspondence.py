@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+from msgspec.structs import replace
 
+from jupyter_graphbreak.experiments.trial.effect_places import locator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Mapping
+
+    from jupyter_graphbreak.experiments.trial.effect_places import Locate
+    from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
@@ -57,6 +63,21 @@ class Correspondence:
         """Return the id of a source in the original run's report."""
         name = self._copy_names(ident)
         return next((source.id for source in self.run_report.sources if self._run_names(source.id) == name), None)
+
+    def location(self, location: Location | None) -> Location | None:
+        """Return a location as the original run's report names it; ``None`` if that report lacks its source."""
+        source = self.source(location.source) if location is not None else None
+        return replace(location, source=source) if location is not None and source is not None else None
+
+    def locator(self, files: Mapping[str, str], find_cell: FindCell) -> Locate:
+        """Return a function that locates stacks in the original run's report.
+
+        Parameters
+        ----------
+        files : mapping
+            The file name of each source of the repeated run's report, by the source's id.
+        """
+        return locator({name: self.source(ident) for ident, name in files.items()}, find_cell)
 
     def frame(self, ident: str | None) -> str | None:
         """Return the id of a frame in the original run's report."""

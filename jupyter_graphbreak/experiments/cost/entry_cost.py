@@ -21,8 +21,8 @@ from jupyter_graphbreak._torch_compat.compiled import (
     compiled_callable,
 )
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.guard_trees import collected_guards
-from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
+from jupyter_graphbreak._torch_compat.guard_trees import collect_guards
+from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
@@ -41,7 +41,6 @@ from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.effect_places import locator
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, recompiling
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -162,7 +161,7 @@ def measure_entry(
         for variant in (variants.compiled, variants.break_only, *variants.remedied.values()):
             exit_stack.enter_context(recompiling(variant.subject.call))
         variants.eager.warm_up()
-        with recorder.record(find_cell) as recording, collected_guards() as guards:
+        with recorder.record(find_cell) as recording, collect_guards() as guards:
             recording.describe_device(Device("auto", default_device_name()))
             is_settled = variants.compiled.warm_up()
         copy_report, files = build_with_files(recording.records)
@@ -187,7 +186,7 @@ def measure_entry(
         )
         cost = _with_variants(cost, variants, calls)
         if is_settled:
-            locate = locator({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
+            locate = correspondence.locator(files, find_cell)
             graph_us = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
             used_frames = {mark.name for call in calls.compiled for mark in call.marks if mark.kind == "entered"}
             steady = SteadyState(
@@ -387,7 +386,7 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
     return Entry(callable_name(call), None, call, arguments, *options)
 
 
-@looking_at_tensors()
+@disable_gradients_and_overrides()
 def device_of(entry: Entry) -> str:
     """Return the device of a call: the first one other than the CPU among its tensors' devices, or else ``cpu``."""
     return next((str(tensor.device) for tensor in entry.tensors() if tensor.device.type != "cpu"), "cpu")

@@ -12,11 +12,10 @@ from jupyter_graphbreak.experiments.cost.alternatives import measure_alternative
 from jupyter_graphbreak.experiments.cost.fusion import unfused_kernels
 from jupyter_graphbreak.experiments.cost.growth import memory_growth
 from jupyter_graphbreak.experiments.cost.guards import time_guards
-from jupyter_graphbreak.experiments.cost.memory import measure_memory
+from jupyter_graphbreak.experiments.cost.memory import measure_memory, with_compiled_lines
 from jupyter_graphbreak.experiments.cost.memory_changes import tried_changes
 from jupyter_graphbreak.experiments.cost.operations import slow_operations
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
-from jupyter_graphbreak.experiments.cost.saved_lines import with_compiled_lines
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, require_time
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 from msgspec import structs
 
 from jupyter_graphbreak._torch_compat.fusion import unfused_pairs
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.cost.graph_timer import as_leaves
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_compilations, require_time
@@ -72,7 +72,7 @@ def _unfused_pairs_of_graph(
     require_time()
     graph = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # the backend may change it
     with limit_compilations():
-        return unfused_pairs(lambda: own_backend(backend)(graph, as_leaves(inputs)))
+        return unfused_pairs(lambda: clone_backend(backend)(graph, as_leaves(inputs)))
 
 
 def notable_kernels(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) -> list[UnfusedKernels]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import skip_functions
-from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code
-from jupyter_graphbreak._torch_compat.profile_ranges import marked_graph
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.hooks.code_marks import mark_compiled_code
+from jupyter_graphbreak._torch_compat.profile_ranges import mark_graph
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak.experiments.cost.clock import ProcessorClock
 from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark, waited_us, yields
@@ -60,7 +60,7 @@ class GraphTimer:
     """
 
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:
-        self.backend = own_backend(backend) if isinstance(backend, str) else backend
+        self.backend = clone_backend(backend) if isinstance(backend, str) else backend
         self.clock = clock
         self._recording = _Recording()
         self._is_profiled = False
@@ -98,7 +98,7 @@ class GraphTimer:
             self.running_graph = number, next(self._runs)
             try:
                 if self._is_profiled:
-                    with marked_graph(number):
+                    with mark_graph(number):
                         return compiled(*args)
                 return compiled(*args)
             finally:
@@ -112,7 +112,7 @@ class GraphTimer:
         def mark(moment: Moment) -> Callable[[], None]:
             return self._marker(moment, current_compile_id())
 
-        return marked_code(mark)
+        return mark_compiled_code(mark)
 
     def time(self, call: Callable[[], Any], *, parts: bool = False) -> CallTime:
         """Make a call and time it; with ``parts``, also time the marks in the call, such as the ends of graphs."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.compiled import without_recompiling
-from jupyter_graphbreak._torch_compat.operations import Allocations
-from jupyter_graphbreak._torch_compat.profile_ranges import marked
+from jupyter_graphbreak._torch_compat.compiled import prevent_compilation
+from jupyter_graphbreak._torch_compat.operations import AllocationTracker
+from jupyter_graphbreak._torch_compat.profile_ranges import mark_range
 from jupyter_graphbreak.experiments.cost.memory import memory_activities, stack_in_call
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
@@ -96,7 +96,7 @@ def _memory_kept_by_calls(variant: Variant, *, backward: bool, collects_old_garb
         Whether to also collect old garbage at the end, which may take longer than a call.
     """
     number = 0
-    allocations = Allocations(lambda: (number, stack_in_call(inspect.currentframe())))
+    allocations = AllocationTracker(lambda: (number, stack_in_call(inspect.currentframe())))
     holder: str | None = None
     by_stack: Counter[Stack] = Counter()
 
@@ -106,12 +106,12 @@ def _memory_kept_by_calls(variant: Variant, *, backward: bool, collects_old_garb
             first_state: dict[int, weakref.ref[torch.Tensor]] = {}
             for number in range(_CALL_COUNT):
                 require_time()
-                with marked(_CALL_RANGE), contextlib.nullcontext() if variant.is_compiled else allocations:
+                with mark_range(_CALL_RANGE), contextlib.nullcontext() if variant.is_compiled else allocations:
                     call()
                     gc.collect(1)  # memory that only a reference cycle keeps alive is not a leak
                 if not number:
                     first_state |= {id(tensor): weakref.ref(tensor) for _, tensor in variant.named_state()}
-            with marked(_END_RANGE):
+            with mark_range(_END_RANGE):
                 gc.collect(2 if collects_old_garbage else 1)
             state = [(place, tensor, first_state.get(id(tensor))) for place, tensor in variant.named_state()]
             holder = common_holder(place for place, tensor, ref in state if ref is None or ref() is not tensor)
@@ -119,7 +119,7 @@ def _memory_kept_by_calls(variant: Variant, *, backward: bool, collects_old_garb
                 if call_number < number:  # the last call may keep memory that the next one would free
                     by_stack[stack] += nbytes
 
-        with _manual_collection(), without_recompiling():
+        with _manual_collection(), prevent_compilation():
             return memory_activities(calls, variant)
 
     nbytes = bytes_per_call(variant.with_consecutive_calls(observe, backward=backward))

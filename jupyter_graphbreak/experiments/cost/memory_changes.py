@@ -85,7 +85,7 @@ def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable
             lambda: _with_checkpointed_blocks(entry, blocks.places),
         )
     for setting in memory_changes():
-        yield setting.code, functools.partial(Variant, entry, compiled=True, context=setting.applied)
+        yield setting.code, functools.partial(Variant, entry, compiled=True, context=setting.apply)
 
 
 def _with_checkpointed_blocks(entry: Entry, places: Collection[str]) -> Variant:

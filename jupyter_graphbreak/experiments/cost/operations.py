@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
@@ -229,7 +229,7 @@ def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, 
         return lambda: timer.time(lambda: call(*candidate.inputs))
 
     module = torch.fx.GraphModule(candidate.module, candidate.module.graph)  # the backend may change it
-    compiled = own_backend(timer.backend)(module, clone(candidate.inputs))
+    compiled = clone_backend(timer.backend)(module, clone(candidate.inputs))
     for call in (candidate.module, compiled):
         call(*candidate.inputs)
     times = None

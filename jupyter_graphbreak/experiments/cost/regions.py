@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec import structs
 
-from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
-from jupyter_graphbreak._torch_compat.tried_settings import without_caches
+from jupyter_graphbreak._torch_compat.configuration import use_eager_random_numbers
+from jupyter_graphbreak._torch_compat.tried_settings import disable_caches
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks, replaced_forwards
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, seconds_left
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.threads_at_work import thread_at_work
+from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.report.cost import BlockDifference, CompiledWay, RegionCost
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.cost import Way
-    from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
 #: Regions are measured if compiling the entry took at least this many seconds and it has this many blocks.
@@ -127,7 +126,7 @@ class _CompilationTrial:
         if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled_variant).values()}
-        if thread_at_work(files) is not None:  # a different thread would run the marked methods of the classes
+        if busy_thread_name(files) is not None:  # a different thread would run the marked methods of the classes
             return None
         return self._measure("nested", self._with_nested_regions) if self._shares_regions() else None
 
@@ -161,7 +160,7 @@ class _CompilationTrial:
         """Compile in one way and time calls, alternating with the whole model; ``None`` if it keeps compiling."""
         require_time()
         variant = make_variant(self._entry)
-        with recompiling(variant.subject.call), without_caches():
+        with recompiling(variant.subject.call), disable_caches():
             with recorder.record() as recording:
                 is_settled = variant.warm_up()
                 start_s = variant.first_call_s + _seconds_of_call(variant)
@@ -197,7 +196,7 @@ class _CompilationTrial:
         if not self._is_random:
             return agree_within_rounding(self._expected_results, variant.results_and_gradients(), self._eager_results)
         other = make_variant(replace(self._entry, backend=_RIGHT_BACKEND))
-        with eager_random_numbers(), recompiling(other.subject.call):
+        with use_eager_random_numbers(), recompiling(other.subject.call):
             other.warm_up()
             return agree_within_rounding(self._expected_results, other.results_and_gradients(), self._eager_results)
 
@@ -235,13 +234,8 @@ def _nested_region(function: Any) -> Any:
 def _failed_guards(report: Report, run: Report) -> list[BlockDifference]:
     """Return the guards that failed in a trial, with places in the sources of the run."""
     correspondence = Correspondence(report, run)
-
-    def in_run(location: Location | None) -> Location | None:
-        source = correspondence.source(location.source) if location is not None else None
-        return structs.replace(location, source=source) if location is not None and source is not None else None
-
     return [
-        BlockDifference(number, reason.guard, in_run(reason.location), reason.head)
+        BlockDifference(number, reason.guard, correspondence.location(reason.location), reason.head)
         for number, recompile in enumerate(report.recompiles, start=1)
         for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
     ]

@@ -98,7 +98,7 @@ def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> 
     reasons = _bypass_reasons(_cache_messages(records))
     settings = CacheSettings()
     for _ in range(_MAX_ROUNDS):
-        extended_settings = settings.extended(reasons)
+        extended_settings = settings.extend_for_bypasses(reasons)
         if extended_settings == settings:
             break
         settings = extended_settings
@@ -118,7 +118,7 @@ def _records_of_start(entry: Entry, settings: CacheSettings) -> Iterable[Record]
     """Compile an entry with its backward pass, as a new process would; return the records."""
     require_time()
     variant = Variant(entry, compiled=True)
-    with settings.applied(), recompiling(variant.subject.call), recorder.record() as recording:
+    with settings.apply(), recompiling(variant.subject.call), recorder.record() as recording:
         variant.with_backward(lambda call: call())
     return recording.records
 

@@ -17,7 +17,7 @@ import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count
-from jupyter_graphbreak._torch_compat.hooks.entries import watch_calls
+from jupyter_graphbreak._torch_compat.hooks.entries import watch_call_boundaries
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.trial.time_limit import seconds_left
 from jupyter_graphbreak.records.additions import WatchFailed
@@ -306,7 +306,7 @@ def timed_calls() -> Iterator[WarmCalls]:
     """Time the calls of compiled callables while the context is open."""
     warm = WarmCalls()
     try:
-        with watch_calls(warm.note_boundary, warm.note_fault, lambda _: None):
+        with watch_call_boundaries(warm.note_boundary, warm.note_fault, lambda _: None):
             yield warm
     finally:
         warm.clear()

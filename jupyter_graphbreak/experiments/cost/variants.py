@@ -15,7 +15,7 @@ import torch
 import torch.utils.checkpoint
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count
-from jupyter_graphbreak._torch_compat.profile_ranges import device_activities, profiled
+from jupyter_graphbreak._torch_compat.profile_ranges import profile_call, record_device_activities
 from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, mod
 from jupyter_graphbreak.experiments.trial.places import leaves, memory_address, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
-from jupyter_graphbreak.recording.targets import is_own, reachable_objects
+from jupyter_graphbreak.recording.targets import may_be_user_defined, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _functions(call: Any) -> Iterator[types.FunctionType]:
     for item in reachable_objects(call):
         functions = [item] if is_instance(item, types.FunctionType) else _members(item)
         for function in functions:
-            if is_own(function):
+            if may_be_user_defined(function):
                 yield function
 
 
@@ -238,11 +238,11 @@ class Variant:
 
     def profiled(self, seed: int = 0) -> list[Range]:
         """Call the variant under a profiler, and return the recorded ranges."""
-        return self._observe(seed, lambda call: self.timer.with_graph_ranges(lambda: profiled(call)))
+        return self._observe(seed, lambda call: self.timer.with_graph_ranges(lambda: profile_call(call)))
 
     def device_activities(self) -> list[Activity]:
         """Call the variant under a profiler, and return the activities of its device."""
-        return self._observe(0, device_activities)
+        return self._observe(0, record_device_activities)
 
     def graph_inputs(self) -> dict[int, list[Any]]:
         """Call the variant, and return the inputs of each graph, by the graph's number."""

@@ -6,13 +6,14 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.site import outer_names
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
 
 def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
-    """Return whether a target is an argument, is assigned on an earlier line, or is not a name."""
+    """Return whether a target is an argument or outer name, is assigned on an earlier line, or is not a name."""
     if not target.isidentifier():
         return True
     scope = draft.enclosing_function(statement) or draft.tree
@@ -20,7 +21,7 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
         arguments = [part.arg for part in ast.walk(scope.args) if isinstance(part, ast.arg)]
         if target in arguments:
             return True
-    return any(
+    return target in outer_names(scope) or any(
         isinstance(node, ast.Name) and node.id == target and isinstance(node.ctx, ast.Store)
         and node.lineno < statement.lineno
         for node in ast.walk(scope)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import argument, operand
+from jupyter_graphbreak.experiments.families.site import names_bound, outer_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,8 +33,9 @@ _UNSUPPORTED_NODES = (
 )  # fmt: skip
 #: Methods that change a tensor in place and whose result a method without the final underscore returns.
 _IN_PLACE_METHODS = {
-    "abs_", "add_", "addcdiv_", "addcmul_", "clamp_", "clamp_max_", "clamp_min_", "div_", "exp_", "lerp_", "mul_",
-    "neg_", "pow_", "sqrt_", "sub_",
+    "abs_", "add_", "addcdiv_", "addcmul_", "clamp_", "clamp_max_", "clamp_min_", "div_", "exp_", "index_add_",
+    "index_copy_", "index_fill_", "lerp_", "logical_and_", "logical_or_", "masked_fill_", "mul_", "neg_", "pow_",
+    "scatter_", "scatter_add_", "sqrt_", "sub_",
 }  # fmt: skip
 #: Calls with side effects: they must not run on the side that is not taken.
 SIDE_EFFECT_CALLS = {
@@ -123,14 +125,12 @@ class _SideReader:
     def read(self, block: Sequence[ast.stmt]) -> BranchSide:
         if block:
             nodes_of_side = {node for part in block for node in ast.walk(part)}
-            nodes_of_function = ast.walk(self._draft.enclosing_function(block[0]) or self._draft.tree)
-            names_outside = {
-                node.id for node in nodes_of_function if isinstance(node, ast.Name) and node not in nodes_of_side
+            scope = self._draft.enclosing_function(block[0]) or self._draft.tree
+            names_outside = outer_names(scope) | {
+                node.id for node in ast.walk(scope) if isinstance(node, ast.Name) and node not in nodes_of_side
             }
             arguments = {node.arg for node in ast.walk(self._draft.tree) if isinstance(node, ast.arg)}
-            self._names_of_side = (
-                {node.id for node in nodes_of_side if isinstance(node, ast.Name)} - names_outside - arguments
-            )
+            self._names_of_side = names_bound(ast.Module(list(block), [])) - names_outside - arguments
         for index, statement in enumerate(block):
             later_statements = block[index + 1 :]
             names_read_later = {
@@ -160,7 +160,7 @@ class _SideReader:
             self._set(
                 target, f"{operand(current_text)} {sign} {operand(self._text(statement.value))}", names_read_later
             )
-        elif isinstance(statement, ast.Return) and is_last and not self._side.in_place:
+        elif isinstance(statement, ast.Return) and is_last:
             self._side.returns = True
             self._side.result = value_of(statement.value, self._text) if statement.value is not None else "None"
         elif isinstance(statement, ast.If):
@@ -207,6 +207,8 @@ class _SideReader:
         keywords = [f"{part.arg}={self._text(part.value)}" for part in node.keywords if part.arg is not None]
         if method == "zero_":
             return target, f"{self._torch}.zeros_like({target})"
+        if method == "fill_" and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
+            return target, f"{self._torch}.full_like({target}, {positional_texts[0]})"
         if method == "copy_" and len(positional_texts) == 1 and not node.keywords:
             return target, positional_texts[0]
         if method not in _IN_PLACE_METHODS or len(keywords) != len(node.keywords):

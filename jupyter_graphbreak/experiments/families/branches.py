@@ -22,6 +22,7 @@ from jupyter_graphbreak.experiments.families.branch_sides import (
     select_value,
     where_call,
 )
+from jupyter_graphbreak.experiments.families.case_guards import branch_of_guard
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
@@ -33,6 +34,8 @@ from jupyter_graphbreak.experiments.families.site import (
     indentation_step,
     names_bound,
     names_read,
+    outer_names,
+    parameters_of,
     site_at,
     site_of,
 )
@@ -142,6 +145,13 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
+    guarding_branch = branch_of_guard(site)
+    if guarding_branch is not None and isinstance(guarding_branch.node, ast.If):
+        case = site.draft.enclosing(site.node, ast.match_case)
+        conditions = (site.condition(case.guard),) if case is not None and case.guard is not None else ()
+        for proposal in _propose_for_statement(guarding_branch, guarding_branch.node):
+            yield replace(proposal, conditions=conditions)
+        return
     if_expression = site.draft.enclosing(site.node, ast.IfExp)
     if if_expression is not None and (if_expression is site.node or _contains(if_expression.test, site.node)):
         yield from _propose_for_expression(
@@ -155,7 +165,6 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if chain is not branch:
         yield from _propose_for_statement(site, chain, _decided_operand_count(problem, site, chain.test))
     yield from _drop_test(site, branch)
-    yield from _keep_flag_as_tensor(site, branch)
     yield from _propose_for_statement(site, branch, _decided_operand_count(problem, site, branch.test))
 
 
@@ -360,8 +369,11 @@ def _selection_statements(
     """
     if_side, else_side = branch_sides
     in_place = if_side.in_place | else_side.in_place
-    if any(target in in_place - side.in_place for side in branch_sides for target in side.values):
-        return None  # one side changes the tensor, and the other one replaces it
+    # One side changes the tensor, and the other one replaces it.
+    mixed = {target for side in branch_sides for target in in_place - side.in_place if target in side.values}
+    if any(not target.isidentifier() for target in mixed):
+        return None
+    in_place -= mixed
     targets = []
     for target in {**if_side.values, **else_side.values}:
         is_set_on_both = target in if_side.values and target in else_side.values
@@ -373,8 +385,13 @@ def _selection_statements(
         return None
     sides = {target: (if_side.values.get(target, target), else_side.values.get(target, target)) for target in targets}
     lines = [*if_side.lines, *else_side.lines]
+    # The caller sees the change of an argument.
+    changed_arguments = {
+        target: fresh_name(site.draft, f"{target}_before")
+        for target in sorted(mixed & (parameters_of(site.function) if site.function is not None else set()))
+    }
     if not condition.isidentifier() and (
-        len(targets) > 1 or _selected_text(site, condition, *sides[targets[0]])[1] > 1
+        len(targets) > 1 or changed_arguments or _selected_text(site, condition, *sides[targets[0]])[1] > 1
     ):
         name = fresh_name(site.draft, "condition")
         lines.insert(0, f"{name} = {parenthesized(condition)}")
@@ -384,7 +401,13 @@ def _selection_statements(
     selections = [(target, _selected_text(site, condition, a, b)[0]) for target, (a, b) in sides.items() if a != b]
     return [
         *lines,
+        *(f"{name} = {target}" for target, name in changed_arguments.items()),
         *(f"{target}.copy_({text})" if target in in_place else f"{target} = {text}" for target, text in selections),
+        *(
+            f"{name}.copy_({where_call(site.torch, condition, *contents)})"
+            for target, name in changed_arguments.items()
+            for contents in [(target, name) if target in if_side.in_place else (name, target)]
+        ),
     ]
 
 
@@ -570,12 +593,15 @@ def _merge_returns(
     final_return = statements_after[0] if len(statements_after) == 1 else None
     if not branch.orelse and isinstance(final_return, ast.Return):
         else_side = read_side(draft, [final_return], "_else", site.torch) or else_side
+    has_effects = _effects_before_return(site, branch, condition, (if_side, else_side)) != []
     selected_value = select_value(condition, if_side.result, else_side.result, where)
     is_repeated = selected_value is not None and render_value(selected_value).count(condition) > 1
     variants = [
-        (where, *variant) for variant in _variants(site, condition, (if_side, else_side), names_condition=is_repeated)
+        (where, *variant)
+        for variant in _variants(site, condition, (if_side, else_side), names_condition=is_repeated or has_effects)
     ]
-    variants.append((cond, _COND_TITLE, condition, (if_side, else_side), []))
+    if not has_effects:
+        variants.append((cond, _COND_TITLE, condition, (if_side, else_side), []))
     for select, title, test, sides, earlier_lines in variants:
         result = select_value(test, sides[0].result, sides[1].result, select) if else_side.returns else None
         if result is None:
@@ -586,13 +612,39 @@ def _merge_returns(
             and _is_accepted_by_cond(if_side.result, else_side.result)
         ):
             return
-        lines = [*earlier_lines, *sides[0].lines, *sides[1].lines, f"return {render_value(result)}"]
+        effects = _effects_before_return(site, branch, test, sides)
+        if effects is None:
+            return
+        result_text = render_value(result)
+        if effects:
+            name = fresh_name(draft, "result")
+            effects, result_text = [f"{name} = {parenthesized(result_text)}", *effects], name
+        lines = [*earlier_lines, *sides[0].lines, *sides[1].lines, *effects, f"return {result_text}"]
         splices = [draft.statement_replacement(branch, lines)]
         if not branch.orelse and isinstance(final_return, ast.Return) and draft.has_own_lines(final_return):
             splices.append(draft.line_deletion(final_return.lineno, final_return.end_lineno or final_return.lineno))
         yield from _propose_both_sides(site, title, splices, tests)
     if not else_side.returns and not branch.orelse and statements_after:
         yield from _merge_early_return(site, branch, condition, if_side)
+
+
+def _effects_before_return(
+    site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
+) -> list[str] | None:
+    """Return the statements for what sides change before they return, besides local names; ``None`` if that fails."""
+    lasting = branch_sides[0].in_place | branch_sides[1].in_place | outer_names(site.function or site.draft.tree)
+    if_side, else_side = (
+        BranchSide(
+            values={
+                target: text for target, text in side.values.items() if target in lasting or not target.isidentifier()
+            },
+            in_place=side.in_place,
+        )
+        for side in branch_sides
+    )
+    if not if_side.values and not else_side.values:
+        return []
+    return _selection_statements(site, branch, condition, (if_side, else_side))
 
 
 def _merge_early_return(site: Site, branch: ast.If, condition: str, returning_side: BranchSide) -> Iterator[Proposal]:
@@ -604,9 +656,11 @@ def _merge_early_return(site: Site, branch: ast.If, condition: str, returning_si
     later_returns = [node for part in statements_after for node in ast.walk(part) if isinstance(node, ast.Return)]
     name, early_result = fresh_name(draft, "condition"), fresh_name(draft, "early")
     lines = [*returning_side.lines, f"{name} = {parenthesized(condition)}"]
-    result = returning_side.result
+    result, effects = returning_side.result, _effects_before_return(site, branch, name, (returning_side, BranchSide()))
+    if effects is None or (effects and not isinstance(result, str)):
+        return
     if isinstance(result, str):
-        lines.append(f"{early_result} = {parenthesized(result)}")
+        lines += [f"{early_result} = {parenthesized(result)}", *effects]
         result = early_result
     splices: list[Splice | None] = [draft.statement_replacement(branch, lines)]
     for later_return in later_returns:
@@ -621,46 +675,6 @@ def _merge_early_return(site: Site, branch: ast.If, condition: str, returning_si
             return
         splices.append(draft.replacement(later_return, f"return {render_value(selected_value)}"))
     yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, *returning_side.tests], statements_after)
-
-
-def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Keep a flag as a tensor, and let it select between values where the code tests it."""
-    draft, assignment = site.draft, branch.body[0]
-    if len(branch.body) != 1 or branch.orelse or not isinstance(assignment, ast.Assign):
-        return
-    (target,) = assignment.targets if len(assignment.targets) == 1 else (None,)
-    if (
-        not isinstance(target, ast.Name)
-        or not isinstance(assignment.value, ast.Constant)
-        or assignment.value.value is not True
-    ):
-        return
-    torch = site.torch
-    condition = tensor_condition(draft, branch.test, torch)
-    scope = draft.enclosing(branch, ast.For) or draft.enclosing_function(branch)
-    flag_test = next(
-        (
-            node
-            for node in ast.walk(scope or draft.tree)
-            if isinstance(node, ast.If) and node.lineno > branch.lineno and target.id in names_read(node.test)
-        ),
-        None,
-    )
-    flag_condition = tensor_condition(draft, flag_test.test, torch) if flag_test is not None else None
-    if condition is None or flag_test is None or flag_condition is None:
-        return
-    sides = read_sides(draft, flag_test, torch)
-    if sides is None or any(side.returns for side in sides):
-        return
-    lines = _selection_statements(site, flag_test, flag_condition, sides)
-    if lines is None:
-        return
-    flag = f"{target.id} = {where_call(torch, condition, 'True', target.id)}"
-    splices = [
-        draft.statement_replacement(branch, [flag]),
-        draft.statement_replacement(flag_test, lines),
-    ]
-    yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, flag_test.test])
 
 
 def _run_skipped_statements(site: Site, branch: ast.If, condition: str) -> Iterator[Proposal]:

@@ -161,11 +161,34 @@ def _call_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     if not isinstance(test, ast.Call):
         return tensor_condition(draft, test, torch) if isinstance(test, ast.Compare) else None
     name = called_name(test)
+    if isinstance(test.func, ast.Name) and name in {"any", "all"}:
+        return _condition_of_items(draft, test, torch)
     if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two operands
         return _all_equal(draft, test, torch)
     if name == "is_nonzero" and len(test.args) == 1:
         return f"{operand(_text_on_device(draft, test.args[0]))} != 0"
     return draft.text_of(test) if name in _BOOLEAN_FUNCTIONS else None
+
+
+def _condition_of_items(draft: Draft, test: ast.Call, torch: str) -> str | None:
+    """Return Python's ``any`` or ``all`` over the conditions of some items as the number of items that decide it."""
+    items = test.args[0] if len(test.args) == 1 and not test.keywords else None
+    if not isinstance(items, ast.GeneratorExp | ast.ListComp):
+        return None
+    is_any, deciding = called_name(test) == "any", items.elt
+    if not is_any:
+        match deciding:
+            case ast.UnaryOp(op=ast.Not(), operand=negated):
+                deciding = negated
+            case _:
+                deciding = ast.UnaryOp(ast.Not(), deciding)
+    condition = tensor_condition(draft, deciding, torch)
+    loops = [
+        f"for {draft.text_of(loop.target)} in {operand(draft.text_of(loop.iter))}"
+        + "".join(f" if {operand(draft.text_of(test))}" for test in loop.ifs)
+        for loop in items.generators
+    ]
+    return f"{torch}.as_tensor(sum([{condition} {' '.join(loops)}]) {'>' if is_any else '=='} 0)" if condition else None
 
 
 def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:

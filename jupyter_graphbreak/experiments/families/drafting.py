@@ -57,11 +57,11 @@ class Draft:
         tree = parse_python(text)
         return cls(text, tree, taken_names) if tree is not None else None
 
-    def start_of(self, node: ast.expr | ast.stmt | ast.arg) -> int:
+    def start_of(self, node: ast.expr | ast.stmt | ast.arg | ast.pattern) -> int:
         """Return the start of a node, in characters."""
         return self._offset(node.lineno, node.col_offset)
 
-    def end_of(self, node: ast.expr | ast.stmt | ast.arg) -> int:
+    def end_of(self, node: ast.expr | ast.stmt | ast.arg | ast.pattern) -> int:
         """Return the end of a node, in characters."""
         return self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
 

@@ -28,7 +28,7 @@ from jupyter_graphbreak.experiments.families.site import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import Splice
+    from jupyter_graphbreak.experiments.families.drafting import Draft, Splice
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
     from jupyter_graphbreak.experiments.families.site import Site
 
@@ -162,7 +162,8 @@ def _run_to_end(
         The statements of the branch before the exit.
     """
     draft, loop, torch = site.draft, exit_.loop, site.torch
-    state = _carried_names(site, exit_, exit_statements)
+    counter = _counter_to_keep(draft, loop)
+    state = _carried_names(site, exit_, exit_statements, kept_counter=counter)
     if state is None:
         return None
     is_over_name, stops_name = fresh_name(draft, "over"), fresh_name(draft, "stop")
@@ -179,6 +180,9 @@ def _run_to_end(
         f"{is_over_name} = {is_over_name} | ({stops_name} & False)",
         *selections(set_before_exit),
     ]
+    last_name = fresh_name(draft, f"last_{counter}") if counter is not None else None
+    if last_name is not None:
+        lines.append(f"{last_name} = {torch}.where({is_over_name}, {last_name}, {counter})")
     for statement in exit_statements:
         assignment = _assignment(statement)
         if assignment is None:
@@ -189,7 +193,8 @@ def _run_to_end(
         f"{is_over_name} = {is_over_name} | {stops_name}",
         *(f"{kept_names[name]} = {name}" for name in set_after_exit),
     ]
-    splices = [draft.insertion_before(loop, [f"{is_over_name} = False"])]
+    lines_before = [f"{is_over_name} = False", *([f"{last_name} = 0"] if last_name is not None else [])]
+    splices = [draft.insertion_before(loop, lines_before)]
     if set_before_exit:
         splices.append(
             draft.insertion_before(loop.body[0], [f"{kept_names[name]} = {name}" for name in set_before_exit])
@@ -198,8 +203,9 @@ def _run_to_end(
         splices.append(draft.statement_replacement(branch, lines))
     else:
         splices.append(draft.insertion_before(loop.body[0], lines))
-    if set_after_exit:
-        splices.append(draft.insertion_after(loop.body[-1], selections(set_after_exit)))
+    lines_at_end = selections(set_after_exit) + ([f"{counter} = {last_name}"] if last_name is not None else [])
+    if lines_at_end:
+        splices.append(draft.insertion_after(loop.body[-1], lines_at_end))
     return [*splices, *_out_of_place_splices(site, [*exit_.before, *exit_.after], state)]
 
 
@@ -274,14 +280,30 @@ def _is_new_tensor(body: Sequence[ast.stmt], name: str) -> bool:
     return bool(assigned_values) and not isinstance(assigned_values[-1], ast.Name | ast.Attribute | ast.Subscript)
 
 
-def _carried_names(site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.stmt]) -> list[str] | None:
-    """Return the names whose values a loop carries; ``None`` if the loop does something that cannot be undone."""
+def _counter_to_keep(draft: Draft, loop: ast.For | ast.While) -> str | None:
+    """Return the counter of ``for i in range(n)`` if code after the loop reads it; else ``None``."""
+    match loop:
+        case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"))):
+            return name if name in read_after(draft, loop) else None
+    return None
+
+
+def _carried_names(
+    site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.stmt], *, kept_counter: str | None = None
+) -> list[str] | None:
+    """Return the names whose values a loop carries; ``None`` if the loop does something that cannot be undone.
+
+    Parameters
+    ----------
+    kept_counter : str or None
+        The counter of the loop whose value code after the loop may read.
+    """
     draft, loop = site.draft, exit_.loop
     statements = [*exit_.before, *exit_.after, *exit_statements]
     if loop.orelse or not all(map(_is_simple, statements)) or not _is_pure(exit_.test):
         return None
     counters = _counters(loop) if isinstance(loop, ast.While) else names_bound(loop.target)
-    read_after_loop = read_after(draft, loop)
+    read_after_loop = read_after(draft, loop) - {kept_counter}
     assigned_names = _assigned_names(statements)
     names_of_iteration = {name for name in assigned_names - counters if not is_bound_before(draft, loop, name)}
     if (

@@ -75,6 +75,9 @@ def assumptions_of(
             )
             class_tests = [index for index, value in enumerate(values) if _tests_class_or_attribute(value)]
             risky_parts += values[class_tests[0] + 1 :] if class_tests else []
+        # In the original, the first item that decides ends `any` and `all`.
+        generators = (node for node in ast.walk(test) if isinstance(node, ast.GeneratorExp))
+        risky_parts += [part for node in generators if (part := first_part_that_may_raise(node.elt)) is not None]
     for test in tests:
         rest_of_test = split_test(test, decided_count if test is tests[0] else 0)[0]
         values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]

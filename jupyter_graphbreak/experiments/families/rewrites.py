@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.experiments.families.branch_sides import has_no_unpacking
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
 from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
@@ -36,6 +38,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         _map_as_comprehension,
         _drop_progress_bar,
         _draw_with_uniform,
+        _select_extreme_item,
     ):
         yield from rule(site)
 
@@ -186,6 +189,40 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     yield from site.propose_edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new_text)])
 
 
+def _select_extreme_item(site: Site) -> Iterator[Proposal]:
+    """Write ``max(xs, key=k)`` or ``min(xs)`` over tensors as Python does it, item by item, with ``torch.where``."""
+    draft, statement = site.draft, site.statement
+    call = _call_with_name(site, "max", "min")
+    if call is None or not isinstance(call.func, ast.Name) or len(call.args) != 1 or not has_no_unpacking(call):
+        return
+    key = next((part.value for part in call.keywords if part.arg == "key"), None)
+    outer_nodes = itertools.takewhile(lambda node: node is not statement, draft.ancestors(call))
+    is_first = not any(isinstance(node, (*_LATER_OR_REPEATED, ast.Call)) for node in outer_nodes)
+    if len(call.keywords) > (key is not None) or not is_first or isinstance(statement, ast.For | ast.While | ast.If):
+        return
+    best, rest, item, better, best_key, item_key, key_name = (
+        fresh_name(draft, name) for name in ("best", "rest", "item", "better", "best_key", "item_key", "key")
+    )
+    step = indentation_step(draft, site.function) if site.function is not None else "    "
+    sign = ">" if call.func.id == "max" else "<"
+    selected_names = {best: item} if key is None else {best: item, best_key: item_key}
+    lines = [
+        f"{rest} = list({argument(draft, call.args[0])})",
+        f"{best} = {rest}.pop(0) if {rest} else {call.func.id}({rest})  # raises for an empty list",
+        *([f"{key_name} = {draft.text_of(key)}", f"{best_key} = {key_name}({best})"] if key is not None else []),
+        f"for {item} in {rest}:",
+        *([f"{step}{item_key} = {key_name}({item})"] if key is not None else []),
+        f"{step}{better} = {item_key if key is not None else item} {sign} {best_key if key is not None else best}",
+        *(f"{step}{old} = {site.torch}.where({better}, {new}, {old})" for old, new in selected_names.items()),
+    ]
+    splices = [draft.insertion_before(statement, lines), draft.replacement(call, best)]
+    yield from site.propose_edit(FAMILY, f"Find the {call.func.id} item by item, with torch.where", splices)
+
+
+#: Code whose parts run later, more than once, or not always.
+_LATER_OR_REPEATED = (
+    ast.BoolOp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp,
+)  # fmt: skip
 #: A ``%`` conversion, and the conversions that ``str.format`` writes in the same way.
 _CONVERSION = re.compile(r"%(?:%|(?P<flags>[-0+ ]*)(?P<width>\d*)(?P<precision>(?:\.\d+)?)(?P<kind>[a-zA-Z]))")
 _NUMBER_CONVERSIONS = frozenset("eEfFgG")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
+from jupyter_graphbreak.experiments.families.conditions import tensor_condition, tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.drafting import argument, operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import dotted, site_of
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "scalar"
+_KEEP_TITLE = "Keep the value as a tensor"
 #: The replacement for elements that are not selected, by the reduction that follows.
 _NEUTRAL_ELEMENTS = {"sum": "0", "prod": "1", "max": 'float("-inf")', "amax": 'float("-inf")', "min": 'float("inf")'}
 
@@ -26,6 +28,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
+    yield from _keep_condition(site)
     rewrites = problem.cause.rewrites
     if "keep the tensor" in rewrites:
         yield from _keep_tensor(site)
@@ -51,7 +54,18 @@ def _keep_tensor(site: Site) -> Iterator[Proposal]:
     new_text = text if text.endswith(".detach()") else f"{text}.detach()"
     if isinstance(call.func, ast.Attribute) and call.func.attr == "tolist":
         new_text = f"{new_text}.unbind()"
-    yield from site.propose_edit(FAMILY, "Keep the value as a tensor", [draft.replacement(call, new_text)])
+    yield from site.propose_edit(FAMILY, _KEEP_TITLE, [draft.replacement(call, new_text)])
+
+
+def _keep_condition(site: Site) -> Iterator[Proposal]:
+    """Keep a condition that a name refers to, such as ``not x.any()``, as a tensor; branches on it can follow."""
+    match site.statement:
+        case ast.Assign(targets=[ast.Name()], value=ast.BoolOp() | ast.UnaryOp(op=ast.Not()) as value):
+            condition = tensor_condition(site.draft, value, site.torch)
+            if condition is not None and site.node in ast.walk(value):
+                splices = [site.draft.replacement(value, condition)]
+                assumptions = assumptions_of(site.draft, [value])
+                yield from site.propose_edit(FAMILY, _KEEP_TITLE, splices, [value], assumptions)
 
 
 def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:

@@ -179,6 +179,12 @@ def names_bound(node: ast.AST) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
+def outer_names(node: ast.AST) -> set[str]:
+    """Return the names that a piece of code declares as ``global`` or ``nonlocal``."""
+    declarations = (part for part in ast.walk(node) if isinstance(part, ast.Global | ast.Nonlocal))
+    return {name for declaration in declarations for name in declaration.names}
+
+
 def names_imported(node: ast.AST) -> set[str]:
     """Return the names that the ``import`` statements in a piece of code bind; those of ``from`` are not included."""
     imports = (part for part in ast.walk(node) if isinstance(part, ast.Import))

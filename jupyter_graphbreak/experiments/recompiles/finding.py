@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.configuration import applied_settings
+from jupyter_graphbreak._torch_compat.configuration import apply_settings
 from jupyter_graphbreak.experiments.recompiles.entry_search import EntryFindings, EntrySearch
 from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, is_about_freed_objects, manual_steps
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, run_lines
@@ -70,7 +70,7 @@ def _entry_with(entry: Entry, adjustment: Adjustment, owner: str) -> Iterator[En
         code = compile("\n".join(adjustment.lines), "<before the call>", "exec")
         arguments = run_lines(code, entry.call, arguments, state_roots(entry.call, arguments), owner)
     dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
-    with applied_settings(adjustment.settings):
+    with apply_settings(adjustment.settings):
         yield dataclasses.replace(entry, arguments=arguments, dynamic=dynamic)
 
 

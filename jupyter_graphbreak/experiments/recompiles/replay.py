@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import CompilationCounts, compilation_counts, running_eagerly
-from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.compiled import CompilationCounts, compilation_counts, force_eager_on_thread
+from jupyter_graphbreak._torch_compat.configuration import apply_settings, use_eager_random_numbers
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.call_specs import Path, Root, state_roots
 from jupyter_graphbreak.experiments.trial.entry import recompiling
@@ -111,13 +111,13 @@ def replay(
     """
     results: list[Result] = []
     counts: list[CompilationCounts] = []
-    with sandboxed(), eager_random_numbers(), applied_settings(adjustment.settings):
+    with sandboxed(), use_eager_random_numbers(), apply_settings(adjustment.settings):
         subject = Subject(entry.call, entry.arguments)
         original_arguments = subject.arguments or entry.arguments
         with recompiling(subject.call):
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
-                dataclasses.replace(entry, dynamic=dynamic).compile(subject.call, own_backend(entry.backend))
+                dataclasses.replace(entry, dynamic=dynamic).compile(subject.call, clone_backend(entry.backend))
                 if compiles and not entry.compiles_itself
                 else subject.call
             )
@@ -129,7 +129,7 @@ def replay(
                 )
                 counts_before = compilation_counts()
                 program = _program(compiled, subject, call, adjustment.lines, owner or DEFAULT_OWNER)
-                with contextlib.nullcontext() if compiles else running_eagerly():
+                with contextlib.nullcontext() if compiles else force_eager_on_thread():
                     result = run(program, subject, arguments)
                 counts.append(compilation_counts() - counts_before)
                 results.append(_with_numbers(result, adjustment.tensors) if adjustment.tensors else result)
@@ -147,7 +147,7 @@ def _program(
         roots = state_roots(subject.call, arguments)
         for path, value in call.state.items():
             _assign(roots, path, value)
-        with call.modes.entered() if call.modes is not None else contextlib.nullcontext():
+        with call.modes.apply() if call.modes is not None else contextlib.nullcontext():
             if lines:
                 arguments = run_lines(code, subject.call, arguments, roots, owner)
             return compiled(*arguments.args, **arguments.kwargs)

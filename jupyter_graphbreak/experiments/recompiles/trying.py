@@ -300,7 +300,8 @@ class CallTrials:
                 return f"{why}{_call_suffix(call)}"
             known_differences = {difference.text for difference in differences(expected, original)}
             for difference in differences(expected, result, varying=self._varying_places):
-                if not difference.is_acceptable and difference.text not in known_differences:
+                is_acceptable = difference.is_acceptable and difference.kind != "lost alias"
+                if not is_acceptable and difference.text not in known_differences:
                     return f"it {difference.text}{_call_suffix(call)}"
         return None
 
@@ -391,7 +392,7 @@ class CallTrials:
 
 def _calls_given_up(counts: Sequence[CompilationCounts]) -> list[int]:
     """Return the numbers of the calls in which Dynamo gives up on a function, one for each function."""
-    return [number for number, count in enumerate(counts) for _ in range(count.given_up)]
+    return [number for number, count in enumerate(counts) for _ in range(count.abandoned)]
 
 
 def _call_suffix(call: RepeatedCall) -> str:

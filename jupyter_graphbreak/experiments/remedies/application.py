@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak.analysis.python_text import parse_python, without_warnings
+from jupyter_graphbreak.analysis.python_text import hide_python_warnings, parse_python
 from jupyter_graphbreak.experiments.trial.swapped_places import item_place
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
-from jupyter_graphbreak.recording.threads_at_work import thread_at_work
+from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.records.source_texts import CellText
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _COMPILED_NAME = re.compile(r"\bcompile\((\w+)")
 _ASSIGNED_NAME = re.compile(r"^(\w+) *=(?!=)", re.MULTILINE)
 
 
-@without_warnings()
+@hide_python_warnings()
 def compile_file(text: str, filename: str) -> list[CodeType]:
     """Compile the text of a file."""
     return [compile(text, filename, "exec", dont_inherit=True)]
@@ -259,7 +259,7 @@ class Application:
         ThreadRunsChangeError
             If the change needs a function that has no copy, such as a method.
         """
-        thread = thread_at_work(by_file)
+        thread = busy_thread_name(by_file)
         if thread is None:
             return
         copies_by_id = {id(copy): copy for copy in copies}
@@ -274,8 +274,7 @@ class Application:
                 and function.__code__ not in codes
             ):
                 raise ThreadRunsChangeError(
-                    f"one of your other threads is running ({thread}), and would run the changed "
-                    f"{function.__qualname__}"
+                    f"your thread {thread} is running and would run the changed {function.__qualname__}"
                 )
         self._codes = [(function, new_code) for function, new_code in self._codes if id(function) in copies_by_id]
 
@@ -385,7 +384,7 @@ def _all_codes(codes: list[CodeType]) -> Iterator[CodeType]:
         yield from _all_codes([constant for constant in code.co_consts if isinstance(constant, types.CodeType)])
 
 
-@without_warnings()
+@hide_python_warnings()
 def _definitions(old: str, new: str, filename: str) -> list[NewDefinition]:
     """Return the top-level functions that the new text adds, or decorates differently, after the imports it adds."""
     decorators_before = {name: _decorators(node) for name, node in _top_definitions(old).items()}

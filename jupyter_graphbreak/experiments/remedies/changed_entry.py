@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.configuration import apply_settings, use_eager_random_numbers
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.remedies.application import Application, changed_functions
 from jupyter_graphbreak.experiments.remedies.change import library_switches, restored_switches
 from jupyter_graphbreak.experiments.trial.entry import recompiling
@@ -49,7 +49,7 @@ def entry_with_change(entry: Entry, program: Program, change: Change) -> Callabl
         subject = _with_switches(entry, change)
         environment = {name: value for name, value in os.environ.items() if saved_environment.get(name) != value}
     application = Application(program, change.texts, subject.functions())
-    backend = own_backend(entry.backend)
+    backend = clone_backend(entry.backend)
 
     def compiled(inner: Any) -> Any:
         return entry.compile(inner, backend)
@@ -76,7 +76,7 @@ def open_to_compile(
 
     While the context is open, Dynamo compiles the function again. Raises the same errors as :func:`entry_with_change`.
     """
-    with sandboxed(), eager_random_numbers(), restored_switches(change):
+    with sandboxed(), use_eager_random_numbers(), restored_switches(change):
         # The state to copy is found in the code, and a changed function may use some of it only through a new function.
         subject = _with_switches(entry, change)
         with (
@@ -102,7 +102,7 @@ def _prepared_call(change: Change, application: Application, subject: Subject) -
     """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
     scope = getattr(subject.call, "__globals__", None)
     names = application.defined_names
-    with applied_settings(change.settings), application.with_definitions(scope):
+    with apply_settings(change.settings), application.with_definitions(scope):
         subject.keep_definitions(names)
         if scope is not None and subject.call.__name__ in names:
             # with new decorators; without a new definition, the name refers to the user's own function

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disabled_torch_compile
+from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disable_torch_compile
 from jupyter_graphbreak.experiments.remedies.application import changed_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
@@ -97,7 +97,7 @@ _WALL_CLOCK_FACTOR = 4.0
 _BACKENDS_WITHOUT_COMPILER = frozenset({"eager", "aot_eager"})
 #: Messages of PyTorch errors that a function may raise for only some values of a kind of tensor.
 _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
-_ERROR_IN_PLACE = "can't be cast to the desired output type"
+_ERRORS_IN_PLACE = ("can't be cast to the desired output type", "is being used in an in-place operation")
 #: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
 #: differs from the original only when compiled, and the third one to its inputs of other kinds.
 _MAX_EDGE_CASES = 6
@@ -321,7 +321,7 @@ class Original:
             source: instrumented_text(texts[source], conditions_by_number)
             for source, conditions_by_number in by_source.items()
         }
-        with sandboxed(), disabled_torch_compile(), record_sides() as sides:  # the change may compile a part
+        with sandboxed(), disable_torch_compile(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             needs_backward: list[bool] = []
 
@@ -364,8 +364,8 @@ def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     If it also refuses the same values without that kind of tensors, the kind is not the reason. Three kinds of refusal
     do not show that the function is not meant for such tensors, and a change must keep them: a test of several
     elements, for which ``torch.where`` would return a result; an in-place operation that cannot store its result, such
-    as ``x += 0.5`` for integers, in a branch that a change would always run; and a check of sizes in the code itself,
-    if a change would let an operation fail first.
+    as ``x += 0.5`` for integers or for a leaf that requires gradients, in a branch that a change would always run; and
+    a check of sizes in the code itself, if a change would let an operation fail first.
     """
     refused_of_first_kind = {
         case.input.example.what for case in cases if not case.input.other_kind and case.expected.raised is not None
@@ -390,8 +390,9 @@ def _refuses_a_size_itself(case: ReferenceCase) -> bool:
 def _depends_on_values(input_: Input, error: Exception) -> bool:
     if not isinstance(error, RuntimeError):
         return False
-    is_in_place = _ERROR_IN_PLACE in str(error) and not input_.only_errors_count  # a program rarely adds to booleans
-    return is_in_place or str(error).startswith(_ERROR_OF_TEST)
+    is_in_place = any(text in str(error) for text in _ERRORS_IN_PLACE)
+    # A program rarely adds to booleans.
+    return (is_in_place and not input_.only_errors_count) or str(error).startswith(_ERROR_OF_TEST)
 
 
 def _size_in_bytes(result: Result) -> int:

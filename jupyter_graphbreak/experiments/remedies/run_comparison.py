@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
-from jupyter_graphbreak.faults import description
+from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: The maximum number of characters of a break's code to show.
 _MAX_CODE = 60
+#: Parts of the messages of tensors that cannot become a truth value or a number.
+_ERRORS_OF_CONVERSION = ("Boolean value of Tensor", "cannot be converted to Scalar")
 #: The file name of a source and the number of a line.
 FileLine = tuple[str, int]
 
@@ -230,7 +232,7 @@ def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
             return "fails", f"not valid Python: {error.msg}" + (f", line {error.lineno}" if error.lineno else "")
         case CannotApplyError():
             return "fails", f"cannot be applied: {error}"
-    return "fails", f"raises {description(error)}"
+    return "fails", f"raises {error_headline(error)}"
 
 
 def stop_reason(stopped: TrialStoppedError) -> str:
@@ -277,6 +279,16 @@ def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
 
+def _is_refused_by_operation(case: ReferenceCase) -> bool:
+    """Return whether an operation of the original refuses an edge input, other than by converting it for Python.
+
+    A program may rely on the error of a test of several elements, for which ``torch.where`` returns a result.
+    """
+    raised = case.expected.raised
+    is_by_operation = raised is not None and not case.input.other_kind and is_raised_by_operation(raised)
+    return is_by_operation and not any(text in str(raised) for text in _ERRORS_OF_CONVERSION)
+
+
 def is_refused_or_nan(case: ReferenceCase) -> bool:
     """Return whether the original raises for an input, or a plain number is NaN, which few callers pass."""
     return case.expected.raised is not None or case.input.has_nan_number
@@ -285,11 +297,14 @@ def is_refused_or_nan(case: ReferenceCase) -> bool:
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
     """Drop the differences that compiling or computing both sides causes on inputs not meant for the function.
 
-    PyTorch's operations use different error messages while a graph is captured. A gradient counts only if the original
-    returns finite numbers: for infinite ones it is undefined in both programs.
+    PyTorch's operations use different error messages while a graph is captured, and a change may leave out an operation
+    that refuses an input. A gradient counts only if the original returns finite numbers: for infinite ones it is
+    undefined in both programs.
     """
     expected = case.expected
     if case.input.only_errors_count and (expected.raised is not None or result.raised is None):
+        return []
+    if result.raised is None and _is_refused_by_operation(case):
         return []
     if expected.raised is not None and result.raised is not None:
         # An input that both programs refuse does not count as a difference, even if their output before it differs.
@@ -307,6 +322,13 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
 
 def _is_of_other_kind(case: ReferenceCase) -> bool:
     return bool(case.input.other_kind)
+
+
+def _is_lookup_in_changed_state(case: ReferenceCase, diffs: list[Difference]) -> bool:
+    """Return whether a program only fails to find an item, after a number in the state was changed without its list."""
+    errors = ("raises IndexError", "raises KeyError")
+    counting = [difference for difference in diffs if not difference.is_acceptable]
+    return bool(case.input.state and counting) and all(item.text.startswith(errors) for item in counting)
 
 
 @dataclass(frozen=True)
@@ -339,6 +361,7 @@ class EdgeFindings:
         """Add inputs and their differences to the findings, up to the first disqualifying difference.
 
         Differences on inputs for which ``is_noted`` is true do not mean that the change fails; the first one is noted.
+        So are those of a number that no longer fits a list, such as the number of a module's layers.
         """
         findings = self
         for case, case_diffs in pairs:
@@ -346,7 +369,7 @@ class EdgeFindings:
             disqualifying_difference = next(
                 (difference.text for difference in case_diffs if not difference.is_acceptable), None
             )
-            if not is_noted(case):
+            if not is_noted(case) and not _is_lookup_in_changed_state(case, case_diffs):
                 findings = replace(findings, diffs=_with_new_kinds(findings.diffs, case_diffs))
                 if disqualifying_difference is not None:
                     return replace(
@@ -355,10 +378,8 @@ class EdgeFindings:
                 continue
             # A result that requires gradients or has different strides cannot be used everywhere. An optimizer skips a
             # parameter without a gradient, but its weight decay changes one whose gradient is zero.
-            further_difference = next(
-                (item.text for item in case_diffs if item.kind in {"needless gradient", "zero gradient", "layout"}),
-                None,
-            )
+            further_kinds: set[Kind] = {"needless gradient", "zero gradient", "layout", "lost alias"}
+            further_difference = next((item.text for item in case_diffs if item.kind in further_kinds), None)
             noted_difference = disqualifying_difference or further_difference
             if noted_difference is not None and findings.noted_difference is None:
                 findings = replace(findings, noted_difference=f"it {noted_difference} with {case.input.description}")

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import backend_and_options
-from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, forced_backend
+from jupyter_graphbreak._torch_compat.configuration import force_backend, use_eager_random_numbers
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.remedies.application import (
     Program,
@@ -45,7 +45,7 @@ from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_li
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, seconds_left
-from jupyter_graphbreak.faults import description
+from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.report.remedies import OTHER_CAUSE, WORKING, Evidence
@@ -346,7 +346,7 @@ class TrialRunner:
         cases = _accepted_first(self._uncompiled_original.pool)
 
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
-            with sandboxed(), eager_random_numbers():
+            with sandboxed(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 with recompiling(subject.call):
                     return self._run_all(
@@ -355,7 +355,7 @@ class TrialRunner:
 
         @contextlib.contextmanager
         def open_uncompiled() -> Iterator[tuple[Any, Subject]]:
-            with sandboxed(), eager_random_numbers():
+            with sandboxed(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 yield subject.call, subject
 
@@ -612,7 +612,7 @@ class TrialRunner:
         for case, result in zip(cases, run.results, strict=False):
             known_texts = self._compile_differences.get(id(case), self._usual_differences)
             if result.raised is not None and case.expected.raised is None:
-                return f"raises {description(result.raised)}, on {case.input.description}", []
+                return f"raises {error_headline(result.raised)}, on {case.input.description}", []
             diffs += [
                 difference
                 for difference in self._differences(case, result)
@@ -649,7 +649,7 @@ class TrialRunner:
         find_cell: FindCell,
         is_promising: IsPromising,
     ) -> CompiledRun:
-        backend = own_backend(self.backend)
+        backend = clone_backend(self.backend)
 
         def compile_here(function: Any) -> Any:
             return self.entry.compile(function, backend)
@@ -668,7 +668,7 @@ class TrialRunner:
             chosen_cases: list[ReferenceCase], earlier_run: CompiledRun | None = None
         ) -> tuple[Report, dict[str, str], list[Result]]:
             results: list[Result] = []
-            with forced_backend(backend_to_force), recorder.record(find_cell) as recording:
+            with force_backend(backend_to_force), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
                 for case in chosen_cases:
                     if earlier_run is not None and (

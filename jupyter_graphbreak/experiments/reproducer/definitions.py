@@ -11,7 +11,7 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.analysis.python_text import names_bound_by, without_warnings
+from jupyter_graphbreak.analysis.python_text import hide_python_warnings, names_bound_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ def _has_members(class_: type, node: ast.ClassDef) -> bool:
     return all(name in members or f"{mangling_prefix}{name.lstrip('_')}" in members for name in names)
 
 
-@without_warnings()
+@hide_python_warnings()
 def _parsed_definitions(text: str, name: str) -> ast.Module:
     try:
         return ast.parse(text)

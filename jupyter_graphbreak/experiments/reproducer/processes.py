@@ -191,7 +191,7 @@ class _EffectBlocker:
 
 def serve() -> None:
     """Run the scripts on stdin, each in a fork, until stdin ends."""
-    from jupyter_graphbreak._torch_compat.separate_cache import unprofiled_guards
+    from jupyter_graphbreak._torch_compat.separate_cache import skip_guard_profiling
 
     answers = os.fdopen(_silenced_output(), "w")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
@@ -199,7 +199,7 @@ def serve() -> None:
         os.chdir(os.sep)
     gc.collect()
     gc.freeze()  # forks then skip these objects in garbage collections
-    with unprofiled_guards():
+    with skip_guard_profiling():
         for line in sys.stdin:
             script, seconds = json.loads(line)
             answers.write(json.dumps(_run_in_fork(script, seconds)) + "\n")

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak._torch_compat.operations import custom_operator
-from jupyter_graphbreak._torch_compat.tensor_values import has_own_dispatch, looking_at_tensors
+from jupyter_graphbreak._torch_compat.operations import custom_operator_functions
+from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides, overrides_torch_dispatch
 from jupyter_graphbreak.experiments.reproducer.definitions import (
     UnwritableError,
     class_node,
@@ -175,7 +175,7 @@ class Writer:
         if compiled_object is not None:
             inner_expression = self.bind(compiled_object, wanted_name)
             return self.assign(value, expression(f"torch.compile({inner_expression})"), f"compiled_{wanted_name}")
-        if (operator := custom_operator(value)) is not None:
+        if (operator := custom_operator_functions(value)) is not None:
             return self._write_operator(value, *operator)
         if isinstance(value, types.ModuleType):
             return self._import(value, wanted_name)
@@ -667,9 +667,9 @@ def _is_array(value: Any) -> bool:
 def _plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Return the data of a tensor whose class adds only methods."""
     class_ = type(tensor)
-    if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or has_own_dispatch(class_):
+    if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or overrides_torch_dispatch(class_):
         raise UnwritableError(f"a tensor of the class {class_.__name__} cannot be written as source text")
-    with looking_at_tensors():
+    with disable_gradients_and_overrides():
         return tensor.detach().as_subclass(torch.Tensor)
 
 

@@ -53,14 +53,23 @@ class Arguments:
         try:
             bound = self._bind(fn)
         except (TypeError, ValueError):
-            return {f"argument {index}": value for index, value in enumerate(self.args, start=1)} | self.kwargs
+            return self._named_by_position() | self.kwargs
         return dict(bound.arguments)
 
     def with_argument(self, fn: Callable[..., Any], name: str, value: Any) -> Arguments:
-        """Return the arguments with one added or replaced, by parameter name."""
-        bound = self._bind(fn)
+        """Return the arguments with one added or replaced, by a name as in :meth:`named`."""
+        try:
+            bound = self._bind(fn)
+        except (TypeError, ValueError):  # such as the `step` of an optimizer that a scheduler has wrapped
+            positional = self._named_by_position()
+            if name not in positional:
+                return Arguments(*self.args, **self.kwargs | {name: value})
+            return Arguments(*(positional | {name: value}).values(), **self.kwargs)
         bound.arguments[name] = value
         return Arguments(*bound.args, **bound.kwargs)
+
+    def _named_by_position(self) -> dict[str, Any]:
+        return {f"argument {position}": value for position, value in enumerate(self.args, start=1)}
 
     def _bind(self, fn: Callable[..., Any]) -> inspect.BoundArguments:
         return inspect.signature(getattr(fn, "forward", fn)).bind(*self.args, **self.kwargs)

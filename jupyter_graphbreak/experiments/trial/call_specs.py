@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.code_hints import default_values
 from jupyter_graphbreak.experiments.trial.shared_names import global_names
 from jupyter_graphbreak.experiments.trial.swapped_places import cell_place, fixed_place, item_place
-from jupyter_graphbreak.recording.targets import closure_values, is_own, is_user_class, reachable_objects
+from jupyter_graphbreak.recording.targets import closure_values, is_user_class, may_be_user_defined, reachable_objects
 from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -307,7 +307,7 @@ def _decorated_by_library(function: Any) -> Any:
     if not is_instance(function, types.FunctionType) or not is_library(function.__code__.co_filename):
         return None
     functions = (value for value in closure_values(function) if is_instance(value, types.FunctionType))
-    return next(filter(is_own, functions), None)
+    return next(filter(may_be_user_defined, functions), None)
 
 
 def owner_of(call: Any) -> Any:
@@ -459,7 +459,11 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Na
             roots[root] = fixed_place(name, value)
     functions = 0
     for item in reachable_objects(call, *arguments.values()):
-        if not is_instance(item, types.FunctionType) or not is_own(item) or is_library(item.__code__.co_filename):
+        if (
+            not is_instance(item, types.FunctionType)
+            or not may_be_user_defined(item)
+            or is_library(item.__code__.co_filename)
+        ):
             continue
         functions += 1
         if functions > _MAX_FUNCTIONS:

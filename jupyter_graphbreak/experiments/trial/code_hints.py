@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.operations import LOOKUP_FUNCTIONS
-from jupyter_graphbreak.recording.targets import own_codes, reachable_objects, with_inner_codes
+from jupyter_graphbreak.recording.targets import reachable_objects, user_codes, walk_codes
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def parameters_of(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 def reads_gradients(first: Arguments, fn: Callable[..., Any]) -> bool:
     """Return whether code may read the ``.grad`` of tensors, or copy it with the tensors."""
-    codes = own_codes(fn, *first.values())
+    codes = user_codes(fn, *first.values())
     return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in codes)
 
 
@@ -62,7 +62,7 @@ def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Te
     used_objects = fn, *first.values()
     modules = [item for item in reachable_objects(*used_objects) if is_instance(item, torch.nn.Module)]
     embedding_classes = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    names = names_in_code(fn).union(*(code.co_names for code in own_codes(*used_objects)))
+    names = names_in_code(fn).union(*(code.co_names for code in user_codes(*used_objects)))
     has_embedding = any(is_instance(module, embedding_classes) for module in modules)
     uses_indices = has_embedding or not LOOKUP_FUNCTIONS.isdisjoint(names)
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
@@ -90,12 +90,12 @@ def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
     function = getattr(fn, "forward", fn)
     code = getattr(function, "__code__", None) or getattr(type(fn).__call__, "__code__", None)
     if isinstance(code, types.CodeType):
-        yield from with_inner_codes(code)
+        yield from walk_codes(code)
 
 
 def numbers_in_own_code(first: Arguments, fn: Callable[..., Any]) -> list[float]:
     """Return the numbers in the code of a function and of user functions that it reaches: absolute values above one."""
-    codes = [*_codes(fn), *own_codes(fn, *first.values())]
+    codes = [*_codes(fn), *user_codes(fn, *first.values())]
     constants = (constant for code in dict.fromkeys(codes) for constant in code.co_consts)
     numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
     return [number for number in dict.fromkeys(numbers) if number > 1]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
-from jupyter_graphbreak._torch_compat.patching import patched_on_thread
-from jupyter_graphbreak._torch_compat.tensor_values import has_own_dispatch, looking_at_tensors
+from jupyter_graphbreak._torch_compat.patching import patch_on_thread
+from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides, overrides_torch_dispatch
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
 from jupyter_graphbreak.experiments.trial.object_kinds import (
     LOCKS,
@@ -33,8 +33,8 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
 )
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
-from jupyter_graphbreak.faults import description
-from jupyter_graphbreak.records.attributes import WEAK_PROXIES, attribute_of, is_instance, proxied_by, proxy_member
+from jupyter_graphbreak.faults import error_headline
+from jupyter_graphbreak.records.attributes import WEAK_PROXIES, attribute_of, is_instance, proxy_member, proxy_target
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def clone(
         If given, the copy is for comparison only, and digests replace large tensors. The dict caches the digests of
         unchanged memory.
     """
-    with looking_at_tensors(), torch.inference_mode(mode=False):
+    with disable_gradients_and_overrides(), torch.inference_mode(mode=False):
         return _Copier({} if memo is None else memo, failures, copy_function, memory_provider, digests).copy(value)
 
 
@@ -148,6 +148,8 @@ class _Copier:
         return self._copy_object(value)
 
     def _copy_function(self, value: types.FunctionType) -> Any:
+        if self._digests is not None:
+            return _without_namespaces(value)
         return value if self._copy_user_function is None else self._copy_user_function(value)
 
     def _copy_method(self, value: types.MethodType) -> Any:
@@ -185,7 +187,7 @@ class _Copier:
                 setattr(proxy, name, self.copy(item))
         except Exception as error:  # noqa: BLE001 - a subclass may need further arguments
             if self._failures is not None:
-                self._failures.append(UncopiedObject(value, description(error)))
+                self._failures.append(UncopiedObject(value, error_headline(error)))
             return value
         return proxy
 
@@ -287,7 +289,7 @@ class _Copier:
         return result
 
     def _copy_object(self, value: Any) -> Any:
-        if (target := proxied_by(value)) is not None:
+        if (target := proxy_target(value)) is not None:
             return self._copy_proxy(value, target)
         cls: Any = type(value)
         memo_size = len(self._memo)
@@ -305,7 +307,7 @@ class _Copier:
                     else self._separate_attributes(value, result)
                 )
             except Exception as error:  # noqa: BLE001 - open files, whatever the user's __deepcopy__ does
-                reason = description(error)
+                reason = error_headline(error)
                 for key in list(self._memo)[memo_size:]:
                     del self._memo[key]  # discard the unfinished copy
         if cls.__module__ in _HASH_MODULES or cls.__name__ == _IMAGE_CLASS:
@@ -395,7 +397,7 @@ class _Copier:
             with contextlib.suppress(Exception):
                 return _detached_copy(value)
             if self._failures is not None:
-                self._failures.append(UncopiedObject(value, description(error)))
+                self._failures.append(UncopiedObject(value, error_headline(error)))
             return value
 
     def _copy_subclass_tensor(self, value: torch.Tensor) -> Any:
@@ -452,8 +454,8 @@ class _Copier:
             return (copy_parameter if is_instance(tensor, torch.nn.Parameter) else copy_tensor)(tensor, memo)
 
         with (
-            patched_on_thread(torch.Tensor, "__deepcopy__", deepcopy),
-            patched_on_thread(torch.nn.Parameter, "__deepcopy__", deepcopy),
+            patch_on_thread(torch.Tensor, "__deepcopy__", deepcopy),
+            patch_on_thread(torch.nn.Parameter, "__deepcopy__", deepcopy),
         ):
             yield
 
@@ -483,6 +485,12 @@ def memory_key(storage: torch.UntypedStorage) -> tuple[str, int, str]:
     return "memory", storage.data_ptr(), str(storage.device)
 
 
+def _without_namespaces(function: types.FunctionType) -> types.FunctionType:
+    """Return a function with the same code, for comparison only, that keeps no globals or closure variables alive."""
+    cells = tuple(types.CellType() for _ in function.__code__.co_freevars)
+    return types.FunctionType(function.__code__, {}, function.__name__, None, cells)
+
+
 def _defines_copying(cls: type) -> bool:
     """Return whether a class defines how it is copied."""
     return getattr(cls, "__deepcopy__", None) is not None
@@ -504,7 +512,7 @@ def _is_builtin_init(cls: type) -> bool:
 def _differs_only_in_class(value: torch.Tensor) -> bool:
     """Return whether a tensor is an ordinary dense tensor apart from its class."""
     is_dense = value.layout == torch.strided and not (value.is_nested or value.is_quantized or value.is_meta)
-    return is_dense and not has_own_dispatch(type(value))
+    return is_dense and not overrides_torch_dispatch(type(value))
 
 
 def _has_default_copying(cls: type[torch.Tensor]) -> bool:

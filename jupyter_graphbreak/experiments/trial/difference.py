@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 Kind = Literal[
     "value", "exception", "argument", "gradient", "requires_grad", "further gradient", "aliasing", "state",
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
-    "layout", "sign of zero", "replaced",
+    "layout", "sign of zero", "replaced", "lost alias",
 ]  # fmt: skip
 #: Acceptable differences of a changed program: the report lists them, and the user decides.
 ACCEPTABLE: frozenset[Kind] = frozenset({
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
-    "layout", "sign of zero",
+    "layout", "sign of zero", "lost alias",
 })  # fmt: skip
 _MAX_LENGTH = 60
 #: Prefixes of the messages of errors that a graph raises if a value breaks an assumption.
@@ -345,6 +345,11 @@ def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Differen
             continue
         if not place.startswith(RESULT) and not shared_others and not actual_shared_others:
             continue  # only one of the two programs reads these names
+        if place in expected.layouts and not actual_others and all(part.startswith("the argument ") for part in others):
+            before = f"it {relation} {min(shared_others or others)}"
+            consequence = "so that changing one in place changes both"
+            yield Difference("lost alias", f"makes {place} a new tensor, but in the original {before}, {consequence}")
+            continue
         before = f"it {relation} {min(shared_others or others)}" if others else "it is a separate object"
         after = (
             f"{_INFINITIVES[actual_relation]} {min(actual_shared_others or actual_others)}"

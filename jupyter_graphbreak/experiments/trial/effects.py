@@ -21,7 +21,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import is_compiler_logger, is_compiler_warning
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.patching import patched, redirected_on_thread
+from jupyter_graphbreak._torch_compat.patching import patch_attribute, redirect_calls_on_thread
 from jupyter_graphbreak.experiments.trial.other_threads import (
     filters_version,
     isolate_warnings,
@@ -55,7 +55,7 @@ def capture_loguru_messages(receive: Callable[[tuple[str, str, str]], None]) -> 
         receive((str(record["name"]), record["level"].name, record["message"]))
         return None
 
-    with patched(handler_class, "emit", capture):
+    with patch_attribute(handler_class, "emit", capture):
         yield
 
 
@@ -211,7 +211,10 @@ def suppress_displays() -> Iterator[None]:
         return lambda: None, (), {}
 
     publisher = type(shell.display_pub)
-    with redirected_on_thread(publisher, "publish", drop), redirected_on_thread(publisher, "clear_output", drop):
+    with (
+        redirect_calls_on_thread(publisher, "publish", drop),
+        redirect_calls_on_thread(publisher, "clear_output", drop),
+    ):
         yield
 
 
@@ -259,8 +262,8 @@ def _capture_records(
         return filter_with_originals(filters_of_copies, record)
 
     with (
-        patched(logging.Filterer, "filter", filter_with_copies),
-        patched(logging.Logger, "callHandlers", capture),
+        patch_attribute(logging.Filterer, "filter", filter_with_copies),
+        patch_attribute(logging.Logger, "callHandlers", capture),
         capture_loguru_messages(receive),
     ):
         yield

@@ -13,9 +13,9 @@ import torch
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak._torch_compat.compiled import undo_compile_in_place
 from jupyter_graphbreak._torch_compat.hooks.entries import watch_entries
-from jupyter_graphbreak._torch_compat.isolation import eager_semantics, readable_new_globals
+from jupyter_graphbreak._torch_compat.isolation import eager_semantics, make_new_globals_readable
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
-from jupyter_graphbreak._torch_compat.tensor_values import has_nan, looking_at_tensors
+from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides, has_nan
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.call_specs import CallHistory, CallSpec, key_of, owner_of
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
@@ -25,8 +25,8 @@ from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
-from jupyter_graphbreak.faults import description
-from jupyter_graphbreak.recording.targets import own_codes, reachable_objects
+from jupyter_graphbreak.faults import error_headline
+from jupyter_graphbreak.recording.targets import reachable_objects, user_codes
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Entry:
         """Return a context in which runs use the modes of the entry and share memory."""
         return shared_run_setup(self.modes, self.storage_copies, self.kept_names)
 
-    @looking_at_tensors()
+    @disable_gradients_and_overrides()
     def why_not_run(self) -> str | None:
         """Return the reason why the entry cannot run again, as a sentence; ``None`` if it can."""
         if self.modes.transform_count:
@@ -123,7 +123,7 @@ class Entry:
         tensors = self.tensors()
         return _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _trial_limit(tensors))
 
-    @looking_at_tensors()
+    @disable_gradients_and_overrides()
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors that the call uses."""
         return _used_tensors(self.call, self.arguments.args, self.arguments.kwargs)
@@ -166,7 +166,7 @@ class KeptEntries:
         self._used_bytes = 0
         self._reusing_calls = 0
 
-    @looking_at_tensors()
+    @disable_gradients_and_overrides()
     def keep(self, entered_call: EnteredCall) -> None:
         """Copy an entry, or note why it is left out."""
         name = callable_name(entered_call.call)
@@ -217,7 +217,7 @@ class KeptEntries:
         )  # fmt: skip
         return copy, subject.changeable_parts
 
-    @looking_at_tensors()
+    @disable_gradients_and_overrides()
     def note_start(self, started_call: StartedCall) -> None:
         """Remember a call that is about to start, and keep a copy if it calls a generator function."""
         self.call_history.note_start(started_call)
@@ -229,7 +229,7 @@ class KeptEntries:
             copy, _ = copy_or_reason
             self.generators.append(copy if callable(copy.backend) else replace(copy, backend="eager"))
 
-    @looking_at_tensors()
+    @disable_gradients_and_overrides()
     def note_end(self, started_call: StartedCall, result: Any) -> None:
         """Compare the state after a call with that before it: a context around the call may restore the state later."""
         self.call_history.note_end()
@@ -387,10 +387,10 @@ def recompiling(call: Any) -> Iterator[None]:
         for cells apply.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(separate_cache(own_codes(call)))
+        stack.enter_context(separate_cache(user_codes(call)))
         stack.enter_context(limit_compilations())
         if is_cell(call):
-            for context in (eager_semantics, readable_new_globals):
+            for context in (eager_semantics, make_new_globals_readable):
                 stack.enter_context(context())
         yield
 
@@ -411,8 +411,8 @@ def callable_name(call: Any) -> str:
 def why_copies_failed(entry: Entry, error: Exception, run: Report) -> str:
     """Return a sentence about an entry whose uncompiled call on copies raised an error."""
     if run.error is not None:
-        return f"{entry.function} also fails without torch.compile: {description(error)}"
-    return f"{entry.function} could not run again on copies ({description(error)})"
+        return f"{entry.function} also fails without torch.compile: {error_headline(error)}"
+    return f"{entry.function} could not run again on copies ({error_headline(error)})"
 
 
 def _used_tensors(*values: Any) -> list[torch.Tensor]:

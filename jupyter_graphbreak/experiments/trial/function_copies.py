@@ -12,8 +12,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.separate_cache import (
-    copied_module,
     copy_fx_wraps,
+    copy_namespace_to_module,
     forget_fx_wraps,
     is_allowed_in_graph,
 )
@@ -32,7 +32,7 @@ from jupyter_graphbreak.experiments.trial.swapped_places import (
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
 from jupyter_graphbreak.faults import finalize
-from jupyter_graphbreak.recording.targets import closure_values, is_own, is_user_class
+from jupyter_graphbreak.recording.targets import closure_values, is_user_class, may_be_user_defined
 from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -126,7 +126,9 @@ class FunctionCopier:
         if known_copy is not None:
             return known_copy
         is_of_library = is_library_function(function)
-        if is_of_library and not (function.__closure__ and (is_own(function) or _closes_over_data(function))):
+        if is_of_library and not (
+            function.__closure__ and (may_be_user_defined(function) or _closes_over_data(function))
+        ):
             return function  # front ends recognize some of PyTorch's functions by identity
         if is_allowed_in_graph(function):
             return function
@@ -198,7 +200,7 @@ class FunctionCopier:
     def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
         origin = self.origin(scope)
         if origin not in self._globals:
-            self._modules.append(copied_module(scope))
+            self._modules.append(copy_namespace_to_module(scope))
             self._globals[origin] = result = vars(self._modules[-1])
             self.origins[id(result)] = origin
             copy_fx_wraps(scope, result)
@@ -245,7 +247,7 @@ def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
     """
     for content in closure_values(function):
         if depth and is_instance(content, types.FunctionType):
-            is_user_function = is_own(content) and not is_library_function(content)
+            is_user_function = may_be_user_defined(content) and not is_library_function(content)
             if is_user_function or _closes_over_data(content, depth - 1):
                 return True
         owner = content.__self__ if is_instance(content, types.MethodType) else content

@@ -23,10 +23,10 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     TrialStoppedError,
     listen,
 )
-from jupyter_graphbreak.experiments.trial.stand_ins import refused_input
+from jupyter_graphbreak.experiments.trial.stand_ins import refused_input, tracing_originals
 from jupyter_graphbreak.experiments.trial.unaudited_functions import COMMON_REPLACEMENTS, TRIAL_REPLACEMENTS
 from jupyter_graphbreak.experiments.trial.user_imports import line_that_imports
-from jupyter_graphbreak.recording.targets import functions_by_name, own_codes
+from jupyter_graphbreak.recording.targets import functions_by_name, user_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,7 +49,7 @@ class _EffectGuard:
 
     def on_effect(self, effect: ObservedEffect, _: FrameType) -> None:
         if effect.place is None and effect.imports:  # Dynamo runs the imports of the code that it traces
-            effect = replace(effect, place=line_that_imports(effect.imports, own_codes(*self._calls)))
+            effect = replace(effect, place=line_that_imports(effect.imports, user_codes(*self._calls)))
         if self.effect is None:
             self.effect = effect
         raise EffectRefusedError(effect)
@@ -79,6 +79,7 @@ def guarded(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterat
         made_descriptors.closing_leftovers(),
         preserved_line_cache(),
         refused_input(),
+        tracing_originals(),
         copied_context(),
         COMMON_REPLACEMENTS.installed(),
         TRIAL_REPLACEMENTS.installed(),
@@ -131,7 +132,7 @@ def state_effect(
     changes, calls = list(changes), list(calls)
     imported_functions = functions_by_name(calls) if changes else {}
     for change in changes:
-        place = lines.get(change.description) or find_changing_line(change, own_codes(*calls), imported_functions)
+        place = lines.get(change.description) or find_changing_line(change, user_codes(*calls), imported_functions)
         if place is not None:
             return ObservedEffect("state", change.description, place)
     return None
@@ -179,7 +180,7 @@ class RunEffects:
 
     def effect_of(self, call: Any) -> ObservedEffect | None:
         """Return the first effect of the code that a callable uses; ``None`` if it had none."""
-        codes = list(own_codes(call))
+        codes = list(user_codes(call))
         for _, effect in self._recorder.recorded_effects:
             if effect.place is not None and any(_contains_line(code, effect.place) for code in codes):
                 return effect

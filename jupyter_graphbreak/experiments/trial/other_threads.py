@@ -11,7 +11,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,7 +184,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
         if action != "ignore" and is_new(message, action):
             show_elsewhere(message)
 
-    with patched(warnings, "_showwarnmsg", dispatch):
+    with patch_attribute(warnings, "_showwarnmsg", dispatch):
         try:
             yield
         finally:
@@ -264,6 +264,6 @@ class _Probe(Warning):
 def filters_version() -> Any:
     """Return the version of the filters, with which Python marks a registry of shown warnings."""
     registry: dict[Any, Any] = {}
-    with patched(warnings, "_showwarnmsg", lambda _: None), contextlib.suppress(_Probe):
+    with patch_attribute(warnings, "_showwarnmsg", lambda _: None), contextlib.suppress(_Probe):
         warnings.warn_explicit("", _Probe, "", 1, registry=registry)
     return registry.get("version")

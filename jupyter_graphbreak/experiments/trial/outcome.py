@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import hidden_compiler_logs
-from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends, private_fx_tracing
-from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count, looking_at_tensors
+from jupyter_graphbreak._torch_compat.configuration import hide_compiler_logs
+from jupyter_graphbreak._torch_compat.separate_cache import confine_fx_tracing, forget_new_backends
+from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides, in_place_change_count
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import is_large
 from jupyter_graphbreak.experiments.trial.effects import (
@@ -188,7 +188,7 @@ def run(
 
 def _tensors_with_change_counts(arguments: Arguments, subject: Subject) -> dict[str, tuple[torch.Tensor, Any]]:
     """Return the tensors that a call may change, by place, each with the count of its changes in place."""
-    with looking_at_tensors():
+    with disable_gradients_and_overrides():
         return {
             place: (item, in_place_change_count(item))
             for place, item in _all_objects(None, arguments.named(subject.call), subject)
@@ -218,7 +218,7 @@ class _Objects(NamedTuple):
     changed_in_place: dict[str, bool]
 
 
-@looking_at_tensors()
+@disable_gradients_and_overrides()
 def _observe_objects(
     value: Any, arguments: Arguments, subject: Subject, tensors_before: Mapping[str, tuple[torch.Tensor, Any]]
 ) -> _Objects:
@@ -468,11 +468,11 @@ def sandboxed() -> Iterator[None]:
             preserve_warnings(),
             redirect_thread_streams(io.StringIO(), io.StringIO()),
             torch.set_grad_enabled(torch.is_grad_enabled()),  # restores the mode on exit
-            hidden_compiler_logs(),
+            hide_compiler_logs(),
             suppress_logging(),
             suppress_displays(),
-            forgotten_backends(),
-            private_fx_tracing(),
+            forget_new_backends(),
+            confine_fx_tracing(),
             guarded(),
         ):
             yield

@@ -49,8 +49,8 @@ from jupyter_graphbreak.experiments.trial.state_parts import (
     logging_parts,
     restore_attributes,
 )
-from jupyter_graphbreak.recording.exit_stack import DEFERRED
-from jupyter_graphbreak.recording.targets import own_codes
+from jupyter_graphbreak.recording.exit_stack import DEFERRED_HANDLER_ATTRIBUTE
+from jupyter_graphbreak.recording.targets import user_codes
 from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
@@ -395,7 +395,7 @@ _getsignal: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsigna
 def _signal_handler(number: int) -> Any:
     """Return the handler of a signal, even while this package delays the signal."""
     handler = _getsignal(number)
-    return getattr(handler, DEFERRED, handler)
+    return getattr(handler, DEFERRED_HANDLER_ATTRIBUTE, handler)
 
 
 def _set_signal_handlers(handlers: dict[int, Any]) -> None:
@@ -557,7 +557,7 @@ def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
     if left_locked:
         raise TrialStoppedError(
             ObservedEffect(
-                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, own_codes(call), {})
+                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, user_codes(call), {})
             )
         )
 

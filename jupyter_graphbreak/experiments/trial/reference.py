@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from jupyter_graphbreak._torch_compat.compiled import running_eagerly
+from jupyter_graphbreak._torch_compat.compiled import force_eager_on_thread
 from jupyter_graphbreak.experiments.trial.code_hints import look_like_indices
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
@@ -226,7 +226,7 @@ class Reference:
     def repeated_on_new_copies(self) -> Result:
         """Return the result for the first input once more, from different copies of the function and its objects."""
         other = Subject(self.fn, self.first.arguments)
-        with running_eagerly(), announced_sleep():
+        with force_eager_on_thread(), announced_sleep():
             return run(other.call, other, other.with_copies(self.first.arguments))
 
     def _derive_inputs(self) -> Iterator[Input]:
@@ -280,7 +280,7 @@ class Reference:
     def _run_input(self, input_: Input) -> Result:
         self.subject.restore()
         self.subject.assign(input_.state)
-        with running_eagerly(), announced_sleep():
+        with force_eager_on_thread(), announced_sleep():
             return self.run_after_preceding_calls(self.subject.call, self.subject, input_)
 
     def run_after_preceding_calls(
@@ -303,7 +303,7 @@ class Reference:
     ) -> Result:
         self.subject.restore()
         copies = self.subject.with_copies(arguments)
-        with running_eagerly(), announced_sleep():
+        with force_eager_on_thread(), announced_sleep():
             return run(self.subject.call, self.subject, copies, seed, runs_backward=runs_backward)
 
     def _differs(self, other: Result) -> bool:

@@ -57,7 +57,7 @@ def shared_run_setup(
     setup = RunSetup(modes, Memory(storage_copies), kept_names or KeptNames())
     token = _CURRENT.set(setup)
     try:
-        with DEFAULT_MODES.entered():
+        with DEFAULT_MODES.apply():
             yield
     finally:
         setup.memory.restore()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
+from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.object_kinds import (
     BUFFER_TYPES,
@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
     is_shared,
     slot_descriptors,
 )
-from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxied_by
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxy_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -56,7 +56,7 @@ class SavedState:
         self._memory: dict[int, tuple[torch.Tensor, Any]] = {}
         self._seen: dict[int, Any] = {id(value): value for value in excluded}
         pending = list(roots)
-        with looking_at_tensors():
+        with disable_gradients_and_overrides():
             while pending:
                 value = pending.pop()
                 if id(value) in self._seen or not is_data(value):
@@ -66,7 +66,7 @@ class SavedState:
 
     def restore(self) -> None:
         """Restore the saved content of each object."""
-        with looking_at_tensors(), torch.inference_mode(mode=False):
+        with disable_gradients_and_overrides(), torch.inference_mode(mode=False):
             self._restore_tensors()
 
     def storages(self) -> list[torch.UntypedStorage]:
@@ -116,7 +116,7 @@ class SavedState:
             return self._save_tensor(value)
         if is_instance(value, tuple):
             return [*tuple.__iter__(value)]
-        if (target := proxied_by(value)) is not None:
+        if (target := proxy_target(value)) is not None:
             return [target]
         parts: list[Any] = []
         attributes = attribute_of(value, "__dict__")

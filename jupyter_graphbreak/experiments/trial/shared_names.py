@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.trial.assigned_attributes import is_user_module
-from jupyter_graphbreak.recording.targets import is_own, reachable_objects, with_inner_codes
+from jupyter_graphbreak.recording.targets import may_be_user_defined, reachable_objects, walk_codes
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def global_names(
     opnames : container of str
         The instructions that count.
     """
-    instructions = (instruction for inner in with_inner_codes(code) for instruction in dis.get_instructions(inner))
+    instructions = (instruction for inner in walk_codes(code) for instruction in dis.get_instructions(inner))
     return {instruction.argval for instruction in instructions if instruction.opname in opnames}
 
 
@@ -85,7 +85,9 @@ _ANY_ATTRIBUTE_READERS = ANY_GLOBAL_READERS | {"getattr", "attrgetter", "vars", 
 def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
     """Return the user's modules that code refers to, each with the names that the code uses from it."""
     functions = {
-        id(item): item for item in reachable_objects(*roots) if is_instance(item, types.FunctionType) and is_own(item)
+        id(item): item
+        for item in reachable_objects(*roots)
+        if is_instance(item, types.FunctionType) and may_be_user_defined(item)
     }
     pending = list(functions.values())
     result: dict[str, tuple[types.ModuleType, dict[str, None]]] = {}
@@ -111,7 +113,7 @@ def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
             modules += [part for part in new_values if is_instance(part, types.ModuleType)]
             used_names.update(dict.fromkeys(module_names))
             for item in reachable_objects(*(vars(module)[name] for name in module_names)):
-                if is_instance(item, types.FunctionType) and is_own(item) and id(item) not in functions:
+                if is_instance(item, types.FunctionType) and may_be_user_defined(item) and id(item) not in functions:
                     functions[id(item)] = item
                     pending.append(item)
     return [(module, list(names)) for module, names in result.values()]
@@ -122,7 +124,7 @@ def names_in(code: types.CodeType, *, includes_strings: bool = False) -> Iterato
 
     A string may be the name of an imported module.
     """
-    for inner in with_inner_codes(code):
+    for inner in walk_codes(code):
         yield from inner.co_names
         yield from (constant for constant in inner.co_consts if includes_strings and isinstance(constant, str))
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak._torch_compat.threads import claimed, current_claims
+from jupyter_graphbreak._torch_compat.threads import claim_thread, current_claims
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code, origin_of_effect
 from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.user_imports import describe_import, line_that_imports
@@ -112,7 +112,7 @@ def listen(listener: Listener) -> Iterator[None]:
     _install()
     thread = threading.get_ident()
     listeners = _listeners.setdefault(thread, [])
-    with claimed(on_submit=functools.partial(_notice_submit, thread)) as claim:
+    with claim_thread(on_submit=functools.partial(_notice_submit, thread)) as claim:
         listeners.append(listener)
         if not listener.is_exclusive:
             _claims.append((claim, listener))

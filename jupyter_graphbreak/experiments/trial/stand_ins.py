@@ -2,7 +2,8 @@
 
 A read-only file is reopened at the same position, and a stream in memory is copied. Any use of a stand-in, other than
 reading an attribute such as ``name``, is an effect and stops the trial before it happens. The stand-in for a built-in
-iterator, such as a generator, is an iterator of the same type.
+iterator, such as a generator, is an iterator of the same type. Dynamo traces the original in place of its stand-in, so
+that the graph breaks are those of the original.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ import subprocess
 import sys
 import tempfile
 import types
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jupyter_graphbreak._torch_compat.compiled import skip_functions
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.isolation import is_dynamo_frame, traced_as
+from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.experiments.trial.side_effects import (
     COMMUNICATES,
     SCHEDULES,
@@ -55,6 +58,7 @@ from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from jupyter_graphbreak.report.schema import EffectKind
 
@@ -168,10 +172,12 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
     clone : callable
         Copies the target that an object writes to.
     """
-    if is_instance(value, StandIn | contextvars.ContextVar) or _is_guarded_iterator(value):
+    if is_instance(value, StandIn | StandardStream | contextvars.ContextVar) or _is_guarded_iterator(value):
         return value  # a trial has its own context
     if (stream := _stream_name(value)) is not None:
-        return StandardStream(stream)
+        standard_stream = StandardStream(stream)
+        _originals[standard_stream] = value
+        return standard_stream
     if is_instance(value, _CSV_WRITER):
         return _copy_csv_writer(value, clone)
     if type(value) in _WRAPPER_TYPES and stream_in_memory(value) is not None:
@@ -300,6 +306,10 @@ class StandIn:
 
     _graphbreak_effect: tuple[EffectKind, str]
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # the class that Dynamo sees
+        return object.__getattribute__(self, "_graphbreak_type")
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
@@ -308,6 +318,8 @@ class StandIn:
         if name in readable_attributes:
             return readable_attributes[name]
         frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
+        if is_dynamo_frame(frame):
+            return getattr(_originals[self], name)  # for a guard
         is_method = callable(inspect.getattr_static(object.__getattribute__(self, "_graphbreak_type"), name, None))
         if not is_method and is_listening() and not frame.f_code.co_filename.startswith(OWN_FOLDER):
             notify_listeners(kind, description, frame)  # data, which the program may use without calling anything
@@ -345,6 +357,15 @@ def _make_special_method(name: str) -> Callable[..., Any]:
     return disable_dynamo(use)
 
 
+#: The originals of stand-ins and of :class:`StandardStream`, kept where searches for objects do not find them.
+_originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def tracing_originals() -> AbstractContextManager[None]:
+    """Make Dynamo trace originals in place of their stand-ins on this thread, while the context is open."""
+    return traced_as(lambda value: _originals.get(value) if type(value) in (StandIn, StandardStream) else value)
+
+
 _SPECIAL_METHODS = (
     "__iter__", "__next__", "__enter__", "__exit__", "__call__", "__len__", "__setattr__", "__delattr__",
     "__getitem__", "__setitem__", "__delitem__", "__contains__",
@@ -367,6 +388,7 @@ def _stand_in_for(value: Any, kind: EffectKind, description: str) -> StandIn:
     vars(result).update(
         _graphbreak_effect=(kind, description), _graphbreak_attributes=readable_attributes, _graphbreak_type=type(value)
     )
+    _originals[result] = value
     return result
 
 
@@ -409,7 +431,7 @@ class _GuardedInput:
 @contextlib.contextmanager
 def refused_input() -> Iterator[None]:
     """Stop trials on this thread before they read from the standard input while the context is open."""
-    with patched(sys, "stdin", _GuardedInput(sys.stdin)):
+    with patch_attribute(sys, "stdin", _GuardedInput(sys.stdin)):
         yield
 
 

@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.swapped_places import MISSING, SwappedPlace
 from jupyter_graphbreak.experiments.trial.uncopied_code import UncopiedCode
 from jupyter_graphbreak.experiments.trial.user_imports import unloaded_modules
-from jupyter_graphbreak.recording.targets import closure_values, own_codes
+from jupyter_graphbreak.recording.targets import closure_values, user_codes
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -312,13 +312,13 @@ class Subject:
         TrialStoppedError
             If the code leaves a lock locked, or waits for a lock that only it could release.
         """
-        with self._uncopied_code.using_copies(), self.modes.entered(), released(self._locks, self.call):
+        with self._uncopied_code.using_copies(), self.modes.apply(), released(self._locks, self.call):
             yield
 
 
 def _import_modules(fn: Callable[..., Any]) -> None:
     """Import the user's modules that a function imports, so that their state is copied and restored."""
-    for name in unloaded_modules(own_codes(fn)):
+    for name in unloaded_modules(user_codes(fn)):
         with contextlib.suppress(Exception), guarded():  # the function's own import fails, or is stopped, again
             importlib.import_module(name)
 

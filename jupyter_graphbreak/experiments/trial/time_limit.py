@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from jupyter_graphbreak._torch_compat.compiled import before_each_step
+from jupyter_graphbreak._torch_compat.compiled import call_before_compilation_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def seconds_left() -> float:
 
 def limit_compilations() -> AbstractContextManager[None]:
     """Return a context in which compilations end at the time limit."""
-    return before_each_step(_note_compilation_step)
+    return call_before_compilation_steps(_note_compilation_step)
 
 
 def _note_compilation_step() -> None:

@@ -17,7 +17,7 @@ from types import BuiltinMethodType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak._torch_compat.patching import patched_on_thread
+from jupyter_graphbreak._torch_compat.patching import patch_on_thread
 from jupyter_graphbreak._torch_compat.process_settings import (
     collectives,
     file_writers,
@@ -377,7 +377,7 @@ def announced_sleep() -> Iterator[None]:
             notify_listeners("process", description, sys._getframe(1))  # noqa: SLF001 - there is no public function
         original(seconds)
 
-    with patched_on_thread(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext():
+    with patch_on_thread(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext():
         yield
 
 

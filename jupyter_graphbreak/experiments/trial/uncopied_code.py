@@ -45,8 +45,8 @@ from jupyter_graphbreak.experiments.trial.swapped_places import (
     part_place,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
-from jupyter_graphbreak.recording.targets import is_own, is_user_class, reachable_objects
-from jupyter_graphbreak.recording.threads_at_work import thread_at_work
+from jupyter_graphbreak.recording.targets import is_user_class, may_be_user_defined, reachable_objects
+from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -122,10 +122,8 @@ class UncopiedCode:
             raise TrialStoppedError(self._destructor_effect)
         swapped_places = [place for place in self._places if isinstance(place, SwappedPlace)]
         visible_name = next((place.name for place in swapped_places if not place.may_be_seen_by_threads), None)
-        if visible_name is not None and (thread := thread_at_work()) is not None:
-            raise ThreadSeesCopyError(
-                f"one of your other threads is running ({thread}), and would see copies of {visible_name}"
-            )
+        if visible_name is not None and (thread := busy_thread_name()) is not None:
+            raise ThreadSeesCopyError(f"your thread {thread} is running and would see copies of {visible_name}")
         self._open_contexts += 1
         if self._open_contexts == 1:
             for place in swapped_places:
@@ -183,7 +181,7 @@ class UncopiedCode:
             classes.update(dict.fromkeys(type(item).__mro__))
             if is_instance(item, logging.Filterer):
                 loggers[id(item)] = item
-            if is_instance(item, types.FunctionType) and not is_library_function(item) and is_own(item):
+            if is_instance(item, types.FunctionType) and not is_library_function(item) and may_be_user_defined(item):
                 loggers.update((id(logger), logger) for logger in named_loggers(item.__code__))
                 names = global_names(item.__code__)
                 classes.update(

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.compiled import running_eagerly
-from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
+from jupyter_graphbreak._torch_compat.compiled import force_eager_on_thread
+from jupyter_graphbreak._torch_compat.configuration import use_eager_random_numbers
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.check.graph_comparison import gradients_of
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.effect_places import locator
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.guard import guarded
@@ -89,7 +88,7 @@ def values_of_entry(
     number, calls : int
         The number of the entry's call in the run, from 1, and the number of all calls.
     """
-    with entry.set_up(), sandboxed(), eager_random_numbers():
+    with entry.set_up(), sandboxed(), use_eager_random_numbers():
         recorder = ValueRecorder()
         backend = RecordingBackend(recorder)
         subject = Subject(entry.call, entry.arguments)
@@ -108,8 +107,7 @@ def values_of_entry(
                 results.append(_compiled_counts(entry))
     correspondence = Correspondence(own_report, run if run is not None else own_report, entry.frame)
     operations = _operations(own_report, correspondence)
-    locate = locator({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
-    graph_lines = {_line_of(operation) for operation in operations.values()}
+    locate = correspondence.locator(files, find_cell)
 
     def graph_operation(key: Any) -> _Operation:
         return operations.get(key, _Operation(None, key.name, None))
@@ -118,29 +116,35 @@ def values_of_entry(
         location = locate([key.place])
         return _Operation(replace(location, code=None) if location is not None else None, key.op, None)
 
-    eager_results = next((counts for counts in results if counts.by == "eager"), None)
-    is_known = eager_results is not None and eager_results.raised is None
-    graph_values = [(graph_operation(key), value) for key, value in recorder.values.items()]
-    eager_values = [(eager_operation(key), value) for key, value in eager.values.items()]
+    graph_lines = {_line_of(operation) for operation in operations.values()}
+    values, origins = _with_operations(recorder, graph_operation)
+    eager_values, eager_origins = _with_operations(eager, eager_operation)
     order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(eager_values)))}
-    eager_values = [(operation, value) for operation, value in eager_values if _line_of(operation) not in graph_lines]
-    origins = [(graph_operation(origin.key), origin) for origin in recorder.origins.values()]
-    eager_origins = [(eager_operation(origin.key), origin) for origin in eager.origins.values()]
-    origins += [(operation, origin) for operation, origin in eager_origins if _line_of(operation) not in graph_lines]
-    line_values, left_out = _values_to_list([*graph_values, *eager_values], order, correspondence.run_report, lines)
-    values = EntryValues(
+    values += [item for item in eager_values if _line_of(item[0]) not in graph_lines]
+    origins += [item for item in eager_origins if _line_of(item[0]) not in graph_lines]
+    line_values, left_out = _values_to_list(values, order, correspondence.run_report, lines)
+    is_eager_known = any(counts.by == "eager" and counts.raised is None for counts in results)
+    entry_values = EntryValues(
         function=entry.function,
         backend=backend_name(entry.backend),
         call=number,
         calls=calls,
-        first=list(_first_nonfinite(origins, eager_origins if is_known else None, order)),
+        first=list(_first_nonfinite(origins, eager_origins if is_eager_known else None, order)),
         given=nonfinite_inputs,
         results=results,
         lines=line_values,
         left_out=left_out,
         operations=backend.operations,
     )
-    return FoundValues(values, own_report)
+    return FoundValues(entry_values, own_report)
+
+
+def _with_operations(
+    recorder: ValueRecorder, operation_of: Callable[[Any], _Operation]
+) -> tuple[list[tuple[_Operation, RecordedValue]], list[tuple[_Operation, NonfiniteOrigin]]]:
+    """Return the values and the origins of NaN and Inf that were recorded, with their operations."""
+    values = [(operation_of(key), value) for key, value in recorder.values.items()]
+    return values, [(operation_of(origin.key), origin) for origin in recorder.origins.values()]
 
 
 def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
@@ -194,13 +198,13 @@ def _eager_counts(entry: Entry, recorder: ValueRecorder) -> NonFiniteCounts:
         with EagerRecordingMode(recorder):
             return subject.call(*args, **kwargs)
 
-    with running_eagerly():
+    with force_eager_on_thread():
         return _nonfinite_counts("eager", program, subject)
 
 
 def _compiled_counts(entry: Entry) -> NonFiniteCounts:
     subject = Subject(entry.call, entry.arguments)
-    program = entry.compile(subject.call, own_backend(entry.backend))
+    program = entry.compile(subject.call, clone_backend(entry.backend))
     with recompiling(subject.call):
         return _nonfinite_counts("backend", program, subject)
 
@@ -213,19 +217,11 @@ def _operations(report: Report, correspondence: Correspondence) -> dict[NodeKey,
         graph_of_run = graphs_of_run.get(correspondence.graph(graph.id) or "")
         for number, op in enumerate(graph.ops):
             location = (
-                graph_of_run.ops[number].location
-                if graph_of_run is not None
-                else _location_in_run(op.location, correspondence)
+                graph_of_run.ops[number].location if graph_of_run is not None else correspondence.location(op.location)
             )
             ident = graph_of_run.id if graph_of_run is not None else None
             operations[NodeKey(graph.frame.partition("#")[0], op.name)] = _Operation(location, op.target, ident)
     return operations
-
-
-def _location_in_run(location: Location | None, correspondence: Correspondence) -> Location | None:
-    """Return a location of the copies as the report of the run names it; ``None`` if the report lacks its source."""
-    source = correspondence.source(location.source) if location is not None else None
-    return replace(location, source=source) if location is not None and source is not None else None
 
 
 def _line_of(operation: _Operation) -> tuple[str, int] | None:

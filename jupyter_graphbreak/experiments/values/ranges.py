@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
+from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides
 from jupyter_graphbreak.report.values import ValueRange
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ALL_FINITE = NonfiniteFlags(has_nan=False, has_inf=False)
 
 def nonfinite_flags(tensor: torch.Tensor) -> NonfiniteFlags:
     """Return whether a tensor has NaN or infinite elements."""
-    with looking_at_tensors():
+    with disable_gradients_and_overrides():
         numbers = _numbers(tensor)
         if numbers is None or not (numbers.is_floating_point() or numbers.is_complex()):
             return ALL_FINITE
@@ -42,7 +42,7 @@ def nonfinite_flags(tensor: torch.Tensor) -> NonfiniteFlags:
 
 def range_of(tensor: torch.Tensor) -> ValueRange:
     """Return the range of a tensor; only its shape, dtype and number of elements if its numbers cannot be read."""
-    with looking_at_tensors():
+    with disable_gradients_and_overrides():
         shape, dtype = [int(size) for size in tensor.shape], str(tensor.dtype).removeprefix("torch.")
         numbers = _numbers(tensor)
         if numbers is None or not numbers.numel():

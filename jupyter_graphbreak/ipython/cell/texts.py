@@ -9,7 +9,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.analysis.python_text import without_warnings
+from jupyter_graphbreak.analysis.python_text import hide_python_warnings
 from jupyter_graphbreak.ipython.cell.function import (
     CELL_FUNCTION,
     as_function,
@@ -172,7 +172,7 @@ def _first_indent(lines: list[str]) -> int:
     return len(first) - len(first.lstrip())
 
 
-@without_warnings()
+@hide_python_warnings()
 def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[CodeType]:
     """Compile the text of a cell, both unchanged and as the function that the magic may have made from it.
 
@@ -203,7 +203,7 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
 def compiler_for(shell: InteractiveShell, find: FindCell) -> Callable[[str, str], list[CodeType]]:
     """Return a function that compiles the text of a cell or a file under its file name."""
 
-    @without_warnings()
+    @hide_python_warnings()
     def compile_text(text: str, filename: str) -> list[CodeType]:
         cell = find(filename)
         if cell is not None:

@@ -1,5 +1,5 @@
-"""The report as HTML, and as the widget and the mime bundle that carry it.
+"""Render a report as HTML, and make the widget and the MIME bundle that contain the HTML.
 
-In: a report. Out: HTML, which is made only here; the scripts of ``labextension/`` add behaviour.
+In: a report. Out: HTML. All HTML is made here; the scripts of ``labextension/`` only add behaviour to it.
 May import ``report``, ``views.words``, ``views.rows`` and ``views.text``.
 """

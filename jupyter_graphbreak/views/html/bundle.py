@@ -1,4 +1,4 @@
-"""The MIME bundle of a cell's output, which contains a report and its rows."""
+"""Make the MIME bundle of a cell's output, which contains a report and its rows, and read reports from outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from jupyter_graphbreak.report.schema import MIME_TYPE, Diagnostic, Report
-from jupyter_graphbreak.views.html.render import packed_rest, render_html, unpacked_code
+from jupyter_graphbreak.views.html.render import pack_rest, render_html, unpack_code
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.rows.schema import Rows
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-#: The MIME type of the parts that the HTML and the report leave out, for a notebook without a kernel; its content is
-#: {"gzip": TEXT}, where TEXT is compressed JSON in base64.
+#: The MIME type of the parts that the HTML and the report leave out, for a notebook without a kernel. Its content is
+#: {"gzip": DATA}, where DATA is compressed JSON in base64.
 REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
-#: If a report is larger than this as JSON, the output leaves out parts of it.
+#: If the JSON of a report is larger than this, the output leaves out parts of the report.
 _MAX_BYTES = 3_000_000
-#: If the code of the graphs has more characters than this, it is compressed, beside the rest of the HTML.
+#: If the code of the graphs has more characters than this, it is compressed together with the rest of the HTML.
 _MAX_CODE_LENGTH = 4_000
 #: An output that leaves out parts contains at most this many rows of each section.
 _MAX_ROWS = 500
@@ -44,13 +44,13 @@ class LiveView(Protocol):
 
 
 def running_bundle(view: LiveView) -> dict[str, Any]:
-    """Return the output during the run."""
-    # A text-only front end may never replace the text, so leave it empty.
+    """Return the MIME bundle of the output during the run."""
+    # A text-only front end may show this text forever, so it is empty.
     return {"text/plain": ""} | _widget_data(view)
 
 
 def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
-    """Return the output after the run: the report in all formats.
+    """Return the MIME bundle of the output after the run: the report in all formats.
 
     Parameters
     ----------
@@ -62,19 +62,19 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
     code = {graph.id: graph.code for graph in copy.graphs}
     is_packed = sum(map(len, code.values())) > _MAX_CODE_LENGTH
     without_stacks = _without_repeated_stacks(copy)
-    data = _filled_fields(_without_code(without_stacks) if is_packed else without_stacks)
+    data = _non_default_fields(_without_code(without_stacks) if is_packed else without_stacks)
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
         MIME_TYPE: data | {"rows": msgspec.to_builtins(_build_limited_rows(report, is_whole=copy is report))},
     }
-    rest = packed_rest(report, code if is_packed else {})
+    rest = pack_rest(report, code if is_packed else {})
     if rest:
         bundle[REST_TYPE] = {"gzip": rest}
     return bundle | (_widget_data(view) if view is not None else {})
 
 
-def report_in(output: Mapping[str, Any]) -> Report:
+def read_report(output: Mapping[str, Any]) -> Report:
     """Read the report in an output, and restore the parts that the output leaves out or compresses.
 
     Parameters
@@ -89,7 +89,7 @@ def report_in(output: Mapping[str, Any]) -> Report:
     """
     # Encoding turns NaN into null, so that the report can be written again.
     report = _with_repeated_stacks(Report.from_json(msgspec.json.encode(output[MIME_TYPE])))
-    code = unpacked_code(output.get(REST_TYPE)) if not any(graph.code for graph in report.graphs) else {}
+    code = unpack_code(output.get(REST_TYPE)) if not any(graph.code for graph in report.graphs) else {}
     if not code:
         return report
     graphs = [msgspec.structs.replace(graph, code=code.get(graph.id, "")) for graph in report.graphs]
@@ -101,13 +101,13 @@ def _without_code(report: Report) -> Report:
 
 
 def notebook_copy(report: Report) -> Report:
-    """Return the copy of a report for a notebook; a very large report loses the operations and code of its graphs.
+    """Return the copy of a report for a notebook: without the operations and code of graphs, if it is very large.
 
-    A note in the copy says so. The live widget and the variable of ``-o`` have the complete report.
+    A note in the copy says so. The live widget and the variable that ``-o`` sets contain the complete report.
     """
     if len(report.to_json()) <= _MAX_BYTES:
         return report
-    left_out = Diagnostic(
+    note = Diagnostic(
         "info",
         f"The notebook's copy leaves out the operations and the code of {len(report.graphs)} graphs to stay small: "
         "-o report keeps them, and report.save('report.json') writes them to a file.",
@@ -115,12 +115,12 @@ def notebook_copy(report: Report) -> Report:
     return msgspec.structs.replace(
         report,
         graphs=[msgspec.structs.replace(graph, ops=[], code="") for graph in report.graphs],
-        diagnostics=[*report.diagnostics, left_out],
+        diagnostics=[*report.diagnostics, note],
     )
 
 
 def _without_repeated_stacks(report: Report) -> Report:
-    """Leave out the stacks of occurrences that go through the same lines as the stack of their break.
+    """Leave out the stack of each occurrence that goes through the same lines as the stack of its break.
 
     Columns are not compared: the deeper the frame that reports a break, the fewer columns of calls PyTorch knows.
     """
@@ -137,7 +137,7 @@ def _with_repeated_stacks(report: Report) -> Report:
 
 
 def _with_stacks(report: Report, stack_of: Callable[[Occurrence, Break], list[Location]]) -> Report:
-    """Return a report with the given stacks of its breaks' occurrences."""
+    """Return a report in which ``stack_of`` determines the stack of each occurrence of a break."""
     breaks = [
         msgspec.structs.replace(
             break_,
@@ -155,10 +155,10 @@ def _lines_of_stack(stack: list[Location]) -> list[tuple[str, int, str | None]]:
     return [(place.source, place.line, place.function) for place in stack]
 
 
-def _filled_fields(report: Report) -> dict[str, Any]:
-    """Return a report as plain data; its parts, such as breaks, leave out empty values that are the default.
+def _non_default_fields(report: Report) -> dict[str, Any]:
+    """Return a report as plain data, whose parts leave out each field with an empty default value.
 
-    For example, a location without columns has no ``column``. The report itself keeps all its fields.
+    For example, a location without columns has no ``column``. The report itself has all its fields.
     """
     return {field.encode_name: _without_defaults(getattr(report, field.name)) for field in _struct_fields(type(report))}
 
@@ -176,7 +176,7 @@ def _without_defaults(value: Any) -> Any:
 
 
 def _empty_default(field: msgspec.structs.FieldInfo) -> Any:
-    """Return the default of a field if it is ``None``, an empty text or an empty list."""
+    """Return the default of a field if it is ``None``, an empty string or an empty list; otherwise ``NODEFAULT``."""
     if field.default_factory is list:
         return []
     return field.default if field.default is None or field.default == "" else msgspec.NODEFAULT
@@ -186,7 +186,7 @@ _struct_fields = functools.cache(msgspec.structs.fields)
 
 
 def _build_limited_rows(report: Report, *, is_whole: bool) -> Rows:
-    """Return the rows of a report; if the notebook's copy is incomplete, only the first rows of each section."""
+    """Return the rows of a report; only the first ones of each section if the notebook's copy is not ``is_whole``."""
     rows = build_rows(report)
     if is_whole:
         return rows

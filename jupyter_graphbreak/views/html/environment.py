@@ -1,4 +1,4 @@
-"""The Jinja environment of the templates: style sheet, filters, escaping."""
+"""The Jinja environment of the templates, with its filters and escaping, and the style sheets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
-from jupyter_graphbreak.views.html.highlight import escaped, visible
-from jupyter_graphbreak.views.words.plain_text import counted, duration, is_known_page, times_text, with_arrows
+from jupyter_graphbreak.views.html.highlight import escape_html, escape_invisible
+from jupyter_graphbreak.views.words.plain_text import count_text, duration_text, is_known_page, times_text, with_arrows
 
 if TYPE_CHECKING:
     import jinja2
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).parent
 
 
-#: Optional parts of the markup; the style sheet contains only the rules of those that are used.
+#: Optional parts of the markup; a style sheet contains only the rules for the parts that are requested.
 Part = Literal["cost", "frontends", "groups", "job", "remedies", "scopes"]
 
 
 @cache
 def live_style_sheet() -> Markup:
-    """Return the rules for the parts that a script adds to a report, besides those of :func:`style_sheet`."""
+    """Return the rules for the elements that a script adds to a report; see :func:`style_sheet` for all others."""
     return _without_comments((_FOLDER / "templates" / "live.css").read_text(encoding="utf-8"))
 
 
 @cache
 def style_sheet(*parts: Part) -> Markup:
-    """Return the style sheet without comments.
+    """Return the rules for a report's static markup, without comments.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def style_sheet(*parts: Part) -> Markup:
 
 def _without_comments(text: str) -> Markup:
     text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
-    # Keep strings, and spaces before a colon, which may be descendant combinators.
+    # Strings stay unchanged, and so does a space before a colon, which may be a descendant combinator.
     text = re.sub(r'("[^"]*")|\s*([{};,>])\s*|(:)\s+', lambda part: part[1] or part[2] or part[3], text)
     return Markup(text.replace(";}", "}").strip())  # noqa: S704 - our own file
 
@@ -57,7 +57,7 @@ def _without_comments(text: str) -> Markup:
 @lru_cache(maxsize=512)  # many breaks have the same reason and advice
 def _code_spans(text: str) -> Markup:
     """Return markup in which text between backticks is code."""
-    parts = [escaped(part) for part in text.split("`")]
+    parts = [escape_html(part) for part in text.split("`")]
     if len(parts) % 2 == 0:
         return Markup("`".join(parts))  # noqa: S704 - every part was escaped
     with_code = (f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
@@ -73,22 +73,22 @@ def _first_line(text: str) -> str:
 
 
 def _count_of(number: int, noun: str) -> str:
-    return counted(number, noun) if number else f"no {noun}s"
+    return count_text(number, noun) if number else f"no {noun}s"
 
 
 def _with_visible_characters(value: Any) -> Any:
     # Filters that return markup have already escaped the text in it.
-    return visible(value) if type(value) is str else value
+    return escape_invisible(value) if type(value) is str else value
 
 
 @cache
 def environment() -> jinja2.Environment:
-    """Return the environment that loads the templates, with filters and automatic escaping."""
+    """Return the Jinja environment that loads the templates, with our filters and automatic escaping."""
     import jinja2
     from jinja2.runtime import Context
 
     class PlainContext(Context):
-        """Calls functions directly, without checking whether they take the context: none of our functions does."""
+        """Calls functions directly, without a check for Jinja's decorators such as ``pass_context``: we use none."""
 
         def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
             kwargs.pop("_loop_vars", None)
@@ -109,6 +109,6 @@ def environment() -> jinja2.Environment:
         environment.filters[convert.__name__.removeprefix("_")] = convert
     environment.filters["arrows"] = with_arrows
     environment.filters["is_known_page"] = is_known_page
-    environment.filters["duration"] = duration
+    environment.filters["duration"] = duration_text
     environment.filters["times"] = times_text
     return environment

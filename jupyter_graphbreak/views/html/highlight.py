@@ -1,4 +1,4 @@
-"""Turn Python source into HTML: escaped, coloured, with marked parts."""
+"""Turn Python source into HTML: escape it, colour its tokens, and mark ranges of columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 #: A range of columns with one style: the start, the end, and the CSS class.
 Run: TypeAlias = tuple[int, int, str]
 
-#: Python tokens; the first alternative that matches wins. This is faster than a full lexer, and colours invalid code.
+#: Python tokens; the first alternative that matches wins. This is faster than a full lexer, and colours invalid code
+#: as well. The names of the groups are the CSS classes, except for ``name``.
 _TOKEN = re.compile(
     r"""(?P<c>\#[^\n]*)
     |(?P<s>(?:[rRbBfFuU]{1,2})?(?:\"{3}(?:[^\\]|\\.)*?(?:\"{3}|\Z)|'{3}(?:[^\\]|\\.)*?(?:'{3}|\Z)
@@ -39,15 +40,15 @@ _INVISIBLE_CHARACTER = re.compile(
 _ESCAPED_CHARACTER = re.compile(f"[&<>'\"]|{_INVISIBLE_CHARACTER.pattern}")
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Escape control characters except tab and line feed, and characters that hide or reorder text."""
     if text.isascii() and text.isprintable():
         return text  # the common case
     return _INVISIBLE_CHARACTER.sub(lambda unseen: unseen[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
-def token_runs(text: str) -> list[list[Run]]:
-    r"""Return the coloured parts of each line of a Python text; only ``"\n"`` ends a line."""
+def colored_runs(text: str) -> list[list[Run]]:
+    r"""Return the coloured ranges of columns for each line of Python source; only ``"\n"`` ends a line."""
     lines: list[list[Run]] = [[] for _ in range(text.count("\n") + 1)]
     number = start = 0  # the current line and its start in the text
     for token in _TOKEN.finditer(text):
@@ -68,22 +69,22 @@ def token_runs(text: str) -> list[list[Run]]:
     return lines
 
 
-def highlighted(text: str) -> Markup:
-    """Return a Python text as HTML without marks."""
+def highlight_python(text: str) -> Markup:
+    """Return Python source as coloured HTML."""
     if '"""' in text or "'''" in text:
-        return Markup(_highlighted(text))  # noqa: S704 - every piece of the text was escaped
-    return Markup("\n".join(map(_highlighted, text.split("\n"))))  # noqa: S704 - likewise
+        return Markup(_highlight_part(text))  # noqa: S704 - every piece of the text was escaped
+    return Markup("\n".join(map(_highlight_part, text.split("\n"))))  # noqa: S704 - likewise
 
 
 @lru_cache(maxsize=512)  # the code of different graphs has many lines in common
-def _highlighted(text: str) -> str:
+def _highlight_part(text: str) -> str:
     pieces: list[str] = []
     end = 0
     for token in _TOKEN.finditer(text):
         if name := _css_class_of(token):
-            pieces += escaped(text[end : token.start()]), f'<span class="{name}">{escaped(token[0])}</span>'
+            pieces += escape_html(text[end : token.start()]), f'<span class="{name}">{escape_html(token[0])}</span>'
             end = token.end()
-    pieces.append(escaped(text[end:]))
+    pieces.append(escape_html(text[end:]))
     return "".join(pieces)
 
 
@@ -94,7 +95,7 @@ def _css_class_of(token: re.Match[str]) -> str:
 
 
 def marked_code(text: str, runs: Iterable[Run], marks: Sequence[tuple[int, int]] = ()) -> Markup:
-    """Return one line as HTML, with its runs as ``<span>`` and the marked columns as ``<mark>``."""
+    """Return one line as HTML, with each run as a ``<span>`` and each marked range of columns as a ``<mark>``."""
     edges = {0, len(text)}
     names: dict[int, str] = {}
     for start, end, name in runs:
@@ -111,16 +112,16 @@ def marked_code(text: str, runs: Iterable[Run], marks: Sequence[tuple[int, int]]
             pieces.append("<mark>" if is_marked else "</mark>")
             is_in_mark = is_marked
         name = names.get(start, name)
-        piece = escaped(text[start:end])
+        piece = escape_html(text[start:end])
         pieces.append(f'<span class="{name}">{piece}</span>' if name else piece)
     if is_in_mark:
         pieces.append("</mark>")
     return Markup("".join(pieces))  # noqa: S704 - every piece of the text was escaped
 
 
-def escaped(text: str) -> str:
-    """Escape a text, including invisible characters; faster than ``markupsafe.escape`` for many short texts."""
+def escape_html(text: str) -> str:
+    """Escape a string, including its invisible characters; faster than ``markupsafe.escape`` for many short strings."""
     if _ESCAPED_CHARACTER.search(text) is None:
         return text
-    text = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = escape_invisible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("'", "&#39;").replace('"', "&#34;")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.environment import environment, style_sheet
-from jupyter_graphbreak.views.html.render import packed_data, page_of, render_html, render_with_data
+from jupyter_graphbreak.views.html.render import build_page, pack_data, render_html, render_with_data
 from jupyter_graphbreak.views.text import summary_line
-from jupyter_graphbreak.views.words.bounds import bounded
+from jupyter_graphbreak.views.words.bounds import limit_part
 from jupyter_graphbreak.views.words.jobs import (
     compiling_lines,
     job_headline,
+    job_location_text,
     job_notes,
-    job_place,
     process_name,
     processes_with_break,
 )
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job
     from jupyter_graphbreak.report.schema import Report
 
-#: At most this many processes are shown with their report, the rest with a summary.
+#: At most this many processes are shown with their report; the rest are shown with a summary.
 _MAX_REPORTS = 8
 #: At most this many breaks are listed; the rest are counted.
 _MAX_BREAKS = 200
@@ -46,28 +46,28 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
         Markup(render(process.report)) if index < _MAX_REPORTS else None  # noqa: S704 - our own markup
         for index, process in enumerate(job.processes)
     ]
-    breaks = list(map(bounded, job.breaks[:_MAX_BREAKS]))
+    breaks = list(map(limit_part, job.breaks[:_MAX_BREAKS]))
     summaries = [summary_line(process.report) for process in job.processes]
     template = environment().get_template("job.html.j2")
     return template.render(
         job=job, breaks=breaks, css=style_sheet("job"), headline=job_headline(job), notes=job_notes(job),
         compiling=compiling_lines(job), ranks=job.compiling[:_MAX_LISTED_RANKS],
-        where=job_place, who=processes_with_break,
+        where=job_location_text, who=processes_with_break,
         processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
     ).strip()  # fmt: skip
 
 
-def packed_processes(job: Job) -> list[dict[str, Any]]:
-    """Return the parts that each report in :func:`render_job_html` leaves out, for a front end without a kernel."""
-    return [{"gzip": packed_data(process.report)} for process in job.processes[:_MAX_REPORTS]]
+def pack_processes(job: Job) -> list[dict[str, Any]]:
+    """Return the compressed parts that the HTML of a job leaves out, for each report that it shows."""
+    return [{"gzip": pack_data(process.report)} for process in job.processes[:_MAX_REPORTS]]
 
 
 def render_job_page(job: Job) -> str:
     """Return a job as a standalone page."""
-    return page_of(render_job_html(job, with_data=True), f"compile_explain: {job_headline(job)}")
+    return build_page(render_job_html(job, with_data=True), f"compile_explain: {job_headline(job)}")
 
 
 def render_reports_page(reports: Sequence[Report]) -> str:
     """Return the reports of a notebook's cells as one standalone page."""
     sections = [f"<section>{render_with_data(report)}</section>" for report in reports]
-    return page_of("".join(sections) or "<p>no reports</p>", "compile_explain")
+    return build_page("".join(sections) or "<p>no reports</p>", "compile_explain")

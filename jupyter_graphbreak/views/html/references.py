@@ -1,9 +1,10 @@
 """References: short names of the parts of a report, for the ids and links of its markup.
 
-An element's id is the report's prefix and a *reference*: ``b1`` is break 1, ``g0`` the first graph, and ``l0-14`` line
-14 of the first source; ``f``, ``r``, ``k``, ``y``, ``p`` and ``c`` are the letters of frames, resume functions, skipped
-functions, recompiled functions, path differences and scopes. ``data-in`` lists the references of related elements,
-which are highlighted together. The front end (``labextension/src/view/selection.ts``) reads both.
+An element's id is the prefix of the report followed by a *reference*: ``b1`` is break 1, ``g0`` the first graph, and
+``l0-14`` line 14 of the first source. The letters of frames, resume functions, skipped functions, recompiled functions,
+path differences and scopes are ``f``, ``r``, ``k``, ``y``, ``p`` and ``c``. The attribute ``data-in`` lists the
+references of related elements, which are highlighted together. The front end
+(``labextension/src/view/selection.ts``) reads both.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from jupyter_graphbreak.report.location import Location
-from jupyter_graphbreak.views.html.highlight import escaped
+from jupyter_graphbreak.views.html.highlight import escape_html
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors
-from jupyter_graphbreak.views.words.paths import decision_place
+from jupyter_graphbreak.views.words.paths import decision_location
 from jupyter_graphbreak.views.words.places import function_of
 
 if TYPE_CHECKING:
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.lines import Line
     from jupyter_graphbreak.views.words.recompilation import Recompilation
 
-#: At most this many related elements of one kind are highlighted with an element.
+#: At most this many related elements of each kind are highlighted together with an element.
 _MAX_RELATED_ELEMENTS = 100
 
 
 class References:
-    """The references of one report; empty for parts that it lacks."""
+    """The references of one report; a reference to a part that the report lacks is an empty string."""
 
     def __init__(self, report: Report) -> None:
         self._sources = {source.id: index for index, source in enumerate(report.sources)}
@@ -72,7 +73,7 @@ class References:
 
     # References of related elements.
 
-    def around_line(self, line: Line) -> str:
+    def related_to_line(self, line: Line) -> str:
         """Return the references of the annotations of a line."""
         return _join_references(
             (f"b{mark.number}" for mark in line.breaks),
@@ -82,7 +83,7 @@ class References:
             [self.skipped(line.eager.id) if line.eager else ""],
         )
 
-    def around_break(self, break_: Break) -> str:
+    def related_to_break(self, break_: Break) -> str:
         """Return the references of a break's line, resume functions with their graphs, eager functions and scope."""
         first = itertools.islice(break_.resumes, _MAX_RELATED_ELEMENTS)
         resumes = [self._resumes_by_id[ident] for ident in first if ident in self._resumes_by_id]
@@ -95,18 +96,18 @@ class References:
             [self.scope(break_.scope)],
         )
 
-    def around_graph(self, graph: Graph) -> str:
-        """Return the references of the first line of a graph and of its frame."""
+    def related_to_graph(self, graph: Graph) -> str:
+        """Return the references of a graph's first line and of its frame."""
         first = [Location(line.source, line.line, line.line) for line in graph.lines[:1]]
         return _join_references(map(self.line, first), [self.frame(graph.frame)])
 
-    def around_frame(self, frame: Frame) -> str:
+    def related_to_frame(self, frame: Frame) -> str:
         """Return the references of the line, graphs and breaks of a frame."""
         return _join_references(
             [self.line(frame.location)], map(self.graph, frame.graphs), map(self.break_, frame.breaks)
         )
 
-    def around_resume(self, resume: Resume) -> str:
+    def related_to_resume(self, resume: Resume) -> str:
         """Return the references of the break, frames and graphs of a resume function."""
         return _join_references(
             [self.line(resume.location), self.break_(resume.break_)],
@@ -114,26 +115,26 @@ class References:
             map(self.graph, resume.graphs),
         )
 
-    def around_skipped(self, skipped: Skipped) -> str:
-        """Return the references of the function, of its frame and of the break that makes it run eagerly."""
+    def related_to_skipped(self, skipped: Skipped) -> str:
+        """Return the references of an eager function's line and frame, and of the break that makes it run eagerly."""
         return _join_references([self.line(skipped.location), self.frame(skipped.frame), self.break_(skipped.break_)])
 
-    def around_recompilation(self, recompilation: Recompilation) -> str:
-        """Return the references of the function, its frames and the lines of the failed guards."""
+    def related_to_recompilation(self, recompilation: Recompilation) -> str:
+        """Return the references of a recompiled function's line and frames, and of the lines of its failed guards."""
         guards = (self.line(place) for guard in recompilation.guards for place in guard.locations)
         return _join_references([self.line(recompilation.location)], map(self.frame, recompilation.frames), guards)
 
-    def around_path(self, path: PathDifference) -> str:
-        """Return the references of a path difference: its test, and lines that run only compiled or only eagerly."""
-        return _join_references([self.line(decision_place(path))], map(self.line, [*path.lines, *path.skipped]))
+    def related_to_path(self, path: PathDifference) -> str:
+        """Return the references of the line that decides a path, and of the lines that run only compiled or eagerly."""
+        return _join_references([self.line(decision_location(path))], map(self.line, [*path.lines, *path.skipped]))
 
-    def around_scope(self, scope: Scope) -> str:
+    def related_to_scope(self, scope: Scope) -> str:
         """Return the references of the first line of a scope and of its breaks."""
         return _join_references([self.line(scope.location)], map(self.break_, scope.breaks))
 
 
 class Links:
-    """Markup of links to the parts of a report. There are so many links that templates would be too slow.
+    """Makes the markup of links to the parts of a report: there are so many links that a template would be too slow.
 
     Parameters
     ----------
@@ -152,66 +153,66 @@ class Links:
         self._is_known = is_known
         self._colors = graph_colors(report)
         self._sources = {source.id: "" if index == 0 else source.name for index, source in enumerate(report.sources)}
-        # Most places occur several times.
+        # Most locations occur several times.
         self.line = cache(self._line)
         self.function = cache(self._function)
-        self.words = cache(self._place_text)
+        self.location_text = cache(self._location_text)
 
     def source_name(self, place: Location) -> str:
-        """Return the name of the source of a place; empty for the cell itself."""
+        """Return the name of the source of a location; empty for the first source, which is the cell that ran."""
         return self._sources.get(place.source, place.source)
 
     def line_reference(self, place: Location) -> str:
-        """Return the reference of a line; empty if the report lacks the line."""
+        """Return the reference of a line; empty if the report does not contain the line."""
         return self._references.line(place) if self._is_known(place) else ""
 
     def spot(self, place: Location) -> Markup:
-        """Return a place without its function: "line 14", "line 660, modeling_bart.py"."""
+        """Return a location as a link, without its function: "line 14", "line 660, modeling_bart.py"."""
         return self.line(place) + self._source_suffix(place)
 
     def place(self, place: Location) -> Markup:
-        """Return a place with its function: "line 14 in step"."""
+        """Return a location as a link, with its function: "line 14 in step"."""
         function = self.function(place)
-        function_markup = Markup(f" in <code>{escaped(function)}</code>") if function else ""  # noqa: S704 - escaped
+        function_markup = Markup(f" in <code>{escape_html(function)}</code>") if function else ""  # noqa: S704 - escaped
         return self.line(place) + function_markup + self._source_suffix(place)
 
     def graph(self, ident: str) -> Markup:
-        """Return the letter of a graph."""
+        """Return the letter of a graph as a link."""
         css_class = f"gb-letter gb-c{self._colors.get(ident, 0)}"
         return self._link(self._references.graph(ident), ident, f'class="{css_class}" ')
 
     def frame(self, ident: str) -> Markup:
-        """Return the id of a frame."""
+        """Return the id of a frame, as a link if the report contains the frame."""
         reference = self._references.frame(ident)
-        return self._link(reference, ident) if reference else Markup(escaped(ident))  # noqa: S704 - escaped
+        return self._link(reference, ident) if reference else Markup(escape_html(ident))  # noqa: S704 - escaped
 
     def break_(self, number: int) -> Markup:
-        """Return the number of a break."""
+        """Return the number of a break as a link."""
         return self._link(f"b{number}", f"✂{number}", 'class="gb-cut" ')
 
     def _line(self, place: Location) -> Markup:
-        """Return the line of a place."""
+        """Return the line of a location, as a link if the report contains the line."""
         reference, text = self.line_reference(place), f"line {place.line}"
         return self._link(reference, text) if reference else Markup(text)  # noqa: S704 - a number
 
     def _function(self, place: Location) -> str:
-        """Return the function around a place, with its class; empty for top-level code."""
+        """Return the function that contains a location, with its class; empty for top-level code."""
         name = function_of(self._report, place)
         return "" if name == "<module>" else name
 
-    def _place_text(self, place: Location) -> str:
-        """Return a place as text, without a link."""
+    def _location_text(self, place: Location) -> str:
+        """Return a location as text, without a link."""
         lines = f"lines {place.line} to {place.end_line}" if place.end_line > place.line else f"line {place.line}"
         function, source = self.function(place), self.source_name(place)
         return lines + (f" in {function}" if function else "") + (f", {source}" if source else "")
 
     def _source_suffix(self, place: Location) -> Markup:
         name = self.source_name(place)
-        return Markup(f", {escaped(name)}" if name else "")  # noqa: S704 - escaped
+        return Markup(f", {escape_html(name)}" if name else "")  # noqa: S704 - escaped
 
     def _link(self, reference: str, text: str, attributes: str = "") -> Markup:
         return Markup(  # noqa: S704 - escaped; a reference is a letter and numbers
-            f'<a {attributes}href="#{self._prefix}{reference}">{escaped(text)}</a>'
+            f'<a {attributes}href="#{self._prefix}{reference}">{escape_html(text)}</a>'
         )
 
 

@@ -22,11 +22,11 @@ from jupyter_graphbreak.views.html.environment import environment, live_style_sh
 from jupyter_graphbreak.views.html.view import LINES_AT_ONCE, View
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words import (
+    advice,
     aftermath,
     changes,
     cost,
     groups,
-    guidance,
     paths,
     permission,
     places,
@@ -36,8 +36,15 @@ from jupyter_graphbreak.views.words import (
     reproducers,
     verdict,
 )
-from jupyter_graphbreak.views.words.bounds import bounded
-from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT_OUTCOMES, SIGNS, call_text, details, legend
+from jupyter_graphbreak.views.words.bounds import limit_part
+from jupyter_graphbreak.views.words.frontends import (
+    OUTCOME_TEXTS,
+    RIGHT_OUTCOMES,
+    SIGNS,
+    call_text,
+    input_notes,
+    verdict_sentences,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,17 +55,22 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Graph, Report
     from jupyter_graphbreak.views.html.source_lines import SourceListing
 
-#: A function that renders the remaining items of one list.
+#: A function that renders the items of one list that the markup leaves out.
 MakeItems: TypeAlias = "Callable[[], Iterator[Any]]"
 
 
 def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
-    """Return functions that render the remaining items, by list name, for lists that the markup does not show in full.
+    """Return, for each list that the markup does not show in full, a function that renders its remaining items.
 
     Parameters
     ----------
     macros
         The macros of the report's template.
+
+    Returns
+    -------
+    dict
+        The functions, by the name of their list.
     """
     report, limits = view.report, view.limits
     makers: dict[str, MakeItems] = {}
@@ -102,26 +114,26 @@ def _code_renderer(view: View, graph: Graph) -> MakeItems:
 
 def _lines_renderer(macros: Any, listing: SourceListing) -> MakeItems:
     starts = range(0, listing.left_out, LINES_AT_ONCE)
-    return lambda: (macros.source_lines(listing.more(start, start + LINES_AT_ONCE), lazy=True) for start in starts)
+    return lambda: (macros.source_lines(listing.more_rows(start, start + LINES_AT_ONCE), lazy=True) for start in starts)
 
 
 def render_frontends_html(frontends: Frontends) -> str:
-    """Return the verdicts as a snippet of HTML with its own style sheet."""
+    """Return the verdicts on front ends as a snippet of HTML with its own style sheet."""
     template = environment().get_template("frontends.html.j2")
     return template.render(
-        frontends=frontends, call=call_text(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT_OUTCOMES,
-        css=style_sheet("frontends"), details=details, legend=legend(frontends),
+        frontends=frontends, call=call_text(frontends), words=OUTCOME_TEXTS, signs=SIGNS, right=RIGHT_OUTCOMES,
+        css=style_sheet("frontends"), verdict_sentences=verdict_sentences, input_notes=input_notes(frontends),
     ).strip()  # fmt: skip
 
 
 _FOLDER = Path(__file__).parent
-#: The modules that the templates of a report call.
+#: The modules whose functions the templates of a report call, by the names that the templates use.
 _TEMPLATE_MODULES = {
     "aftermath_words": aftermath,
     "change_words": changes,
     "cost_words": cost,
     "group_words": groups,
-    "guidance_words": guidance,
+    "advice_words": advice,
     "path_words": paths,
     "permission_words": permission,
     "place_words": places,
@@ -131,15 +143,15 @@ _TEMPLATE_MODULES = {
     "script_words": reproducers,
     "verdict_words": verdict,
 }
-#: A page contains a report longer than this in compressed form, not as readable JSON.
+#: If the JSON of a report is longer than this, a page contains it in compressed form.
 _MAX_PLAIN_LENGTH = 1_000_000
-#: The level of compression; the highest level takes three times as long and saves only a tenth of the size.
+#: The level of compression. The highest level takes three times as long and saves only a tenth of the size.
 _COMPRESSION_LEVEL = 6
 #: The flag of zlib for data with gzip's header.
 _GZIP_FLAG = 16
 #: The maximum number of bytes to unpack.
 _MAX_UNPACKED_BYTES = 1 << 28
-#: Text after a tag with an escaped quotation mark.
+#: Text between tags that contains an escaped quotation mark.
 _ESCAPED_QUOTES = re.compile(r">[^<]*&#3[94];[^<]*")
 
 
@@ -150,18 +162,18 @@ def render_html(report: Report) -> str:
 
 
 def _with_plain_quotes(markup: str) -> str:
-    """Return markup in which quotation marks are escaped only in attributes, whose values they would end."""
+    """Return markup in which quotation marks are escaped only where they would end the value of an attribute."""
     return _ESCAPED_QUOTES.sub(lambda text: text[0].replace("&#39;", "'").replace("&#34;", '"'), markup)
 
 
 def render_changes_html(run_changes: Changes) -> str:
     """Return the changes between two runs as a snippet with its own style sheet."""
     macros: Any = environment().get_template("changes.html.j2").make_module({"change_words": changes})
-    return str(macros.alone(bounded(run_changes), style_sheet()))
+    return str(macros.alone(limit_part(run_changes), style_sheet()))
 
 
 def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]:
-    """Return the parts that :func:`render_html` leaves out, as markup, by list name.
+    """Return the list items that :func:`render_html` leaves out, as markup, by the name of their list.
 
     Parameters
     ----------
@@ -172,20 +184,22 @@ def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]
     return _render_rest(view, _report_macros(view), name)
 
 
-def packed_rest(report: Report, code: Mapping[str, str]) -> str:
-    """Return everything that :func:`render_html` leaves out, for use without a kernel; empty if nothing is left out.
+def pack_rest(report: Report, code: Mapping[str, str]) -> str:
+    """Return everything that :func:`render_html` leaves out, compressed; an empty string if it leaves out nothing.
+
+    A front end needs it if there is no kernel that could render it.
 
     Parameters
     ----------
     code : mapping
-        The code of graphs, by their ids, that the output contains nowhere else.
+        The code of graphs that the output contains nowhere else, by the ids of the graphs.
     """
     rest = render_rest(report)
     return _compress({"rest": rest} | ({"code": code} if code else {})) if rest or code else ""
 
 
-def unpacked_code(packed: Any) -> dict[str, str]:
-    """Return the code of graphs, by graph id, from the data of a saved output; empty if no code can be read."""
+def unpack_code(packed: Any) -> dict[str, str]:
+    """Return the code of graphs, by graph id, from the data of a saved output; an empty dict if none can be read."""
     try:
         compressed = base64.b64decode(packed["gzip"])
         content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP_FLAG).decompress(compressed, _MAX_UNPACKED_BYTES)
@@ -198,14 +212,17 @@ class _PackedCode(msgspec.Struct):
     code: dict[str, str] = {}
 
 
-def packed_data(report: Report) -> str:
-    """Return what :func:`render_html` leaves out, and the report as text, for an output with several reports."""
+def pack_data(report: Report) -> str:
+    """Return everything that :func:`render_html` leaves out, and the report as text, both compressed.
+
+    An output with several reports contains this for each of them.
+    """
     view = View(report)
     return _compress({"text": render_text(report), "rest": _render_rest(view, _report_macros(view))})
 
 
 def render_with_data(report: Report) -> str:
-    """Return the snippet of :func:`render_html` and, beside it, the data that :func:`page_script` needs."""
+    """Return the snippet of :func:`render_html`, followed by the data that :func:`page_script` needs."""
     view = View(report)
     return _render_with_data(view, _report_macros(view))
 
@@ -213,18 +230,18 @@ def render_with_data(report: Report) -> str:
 def render_page(report: Report) -> str:
     """Return the complete report as a standalone page with search and keyboard navigation."""
     view = View(report)
-    return page_of(_render_with_data(view, _report_macros(view)), f"compile_explain: {verdict.run_name(report)}")
+    return build_page(_render_with_data(view, _report_macros(view)), f"compile_explain: {verdict.run_name(report)}")
 
 
-def page_of(markup: str, title: str) -> str:
+def build_page(markup: str, title: str) -> str:
     """Return a standalone page that shows rendered reports.
 
     Parameters
     ----------
     markup : str
-        The result of :func:`render_with_data`, or several of these, each in its own element.
+        The result of :func:`render_with_data`, or several such results, each in its own element.
     """
-    script = Markup(page_script())  # noqa: S704 - built from the project's own sources, without text of a report
+    script = Markup(page_script())  # noqa: S704 - built from our own sources; it contains no text of a report
     template = environment().get_template("page.html.j2")
     return template.render(body=Markup(markup), title=title, script=script)  # noqa: S704 - our own
 
@@ -251,7 +268,7 @@ def _compress(data: dict[str, Any]) -> str:
 
 @cache
 def page_script() -> str:
-    """Return the script that adds behaviour to the reports of a page that contain data.
+    """Return the script that makes the reports on a page interactive, if they contain their data.
 
     The script is empty in a source tree in which the front end has not been built.
     """
@@ -260,5 +277,5 @@ def page_script() -> str:
 
 
 def _report_macros(view: View) -> Any:
-    # The macros of a template are attributes of its module, which has no static type.
+    # The macros of a template are attributes of a module that is made at run time, so they have no static type.
     return environment().get_template("report.html.j2").make_module({"v": view} | _TEMPLATE_MODULES)

@@ -1,4 +1,4 @@
-"""Source lines for the markup: gutters, coloured code, notes below lines, and folded lines."""
+"""Prepare source lines for the markup: gutters, coloured code, notes below lines, and folded lines."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.html.highlight import Run, marked_code, token_runs
+from jupyter_graphbreak.views.html.highlight import Run, colored_runs, marked_code
 from jupyter_graphbreak.views.html.references import References
-from jupyter_graphbreak.views.words.aftermath import aftermath_here
-from jupyter_graphbreak.views.words.lines import graph_colors, listing
-from jupyter_graphbreak.views.words.paths import path_beside
+from jupyter_graphbreak.views.words.aftermath import aftermath_in_function
+from jupyter_graphbreak.views.words.lines import annotated_lines, graph_colors
+from jupyter_graphbreak.views.words.paths import path_note
 from jupyter_graphbreak.views.words.permission import scope_label
+from jupyter_graphbreak.views.words.plain_text import join_words, without_backticks
 from jupyter_graphbreak.views.words.reason import title_of
 
 if TYPE_CHECKING:
@@ -25,20 +26,20 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report, Scope
     from jupyter_graphbreak.views.words.lines import BreakMark, Line
 
-#: The reader's own sources up to this length are shown without folding.
+#: The reader's sources with at most this many lines are shown without folding.
 _MAX_UNFOLDED_LINES = 40
-#: The minimum number of lines to fold, in the reader's own sources and in libraries.
+#: The minimum number of lines to fold, in the reader's sources and in libraries.
 _MIN_FOLDED_LINES, _MIN_FOLDED_LIBRARY_LINES = 6, 3
 #: The numbers of lines that stay visible around a break in the reader's sources, a break in a library, and a call that
 #: leads to a break.
 _LINES_NEAR_BREAK, _LINES_NEAR_LIBRARY_BREAK, _LINES_NEAR_CALL = 3, 1, 1
-#: The number of graph letters that fit in the gutter of one line.
+#: The number of graph letters that fit in the gutter of one line, and in the title of folded lines.
 _MAX_LETTERS = 3
 _MAX_TITLE_GRAPHS = 6
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
 #: The maximum indentation of a note.
 _MAX_NOTE_INDENT = 60
-#: At most this many breaks of one line are named in its gutter, and explained in notes below it.
+#: At most this many breaks of one line are numbered in its gutter, and explained in notes below it.
 _MAX_SIGNS, _MAX_NOTES = 20, 20
 
 
@@ -54,13 +55,13 @@ class LineNote:
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A line of a source. Gutters are padded with spaces to keep columns aligned without a style sheet.
+    """A source line, ready for the markup. Spaces in the gutters align the columns without a style sheet.
 
     Parameters
     ----------
     letters : list of (str, int)
-        Graphs of the line and their colours; ``more_letters`` counts those that do not fit.
-    blank : tuple of str
+        The graphs of the line, each with its colour; ``more_letters`` counts the graphs that do not fit.
+    blank_gutters : tuple of str
         The empty gutters of the notes below the line.
     label : str
         The label of a scope or function that begins on the line.
@@ -68,7 +69,7 @@ class SourceRow:
 
     line: Line
     reference: str
-    within: str
+    related: str
     number: str
     signs: str
     letters: list[tuple[str, int]]
@@ -79,7 +80,7 @@ class SourceRow:
     label: str
     scope_class: str
     notes: list[LineNote]
-    blank: tuple[str, str, str]
+    blank_gutters: tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +94,14 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SourceListing:
-    """A source with its shown lines; rows of the remaining lines are made on demand.
+    """A source with the rows of its shown lines; the rows of the other lines are made on demand.
 
     Parameters
     ----------
     numbers : set of int
         All lines of the source that the report contains.
     left_out : int
-        The number of hidden lines; ``more`` returns a range of them as rows.
+        The number of lines that are not shown; ``more_rows`` returns the rows for a range of them.
     """
 
     index: int
@@ -108,19 +109,19 @@ class SourceListing:
     numbers: set[int]
     chunks: list[Chunk]
     left_out: int
-    more: Callable[[int, int], list[SourceRow]]
+    more_rows: Callable[[int, int], list[SourceRow]]
     is_open: bool
 
 
 def list_sources(report: Report, limit: int) -> list[SourceListing]:
-    """Return the sources with at most ``limit`` lines in total; libraries without breaks come last."""
+    """Return the sources with at most ``limit`` shown lines in total; libraries without breaks come last."""
     sources = []
     rows_of = _RowFactory(report)
     for index, source in enumerate(report.sources):
         rows = rows_of.source(index, source)
         if not rows.lines:
             continue
-        shown = rows.part(0, limit)
+        shown = rows.rows_between(0, limit)
         sources.append(
             SourceListing(
                 index=index,
@@ -128,7 +129,7 @@ def list_sources(report: Report, limit: int) -> list[SourceListing]:
                 numbers={line.number for line in rows.lines},
                 chunks=list(_split_into_chunks(shown, source)),
                 left_out=len(rows.lines) - len(shown),
-                more=partial(_remaining_rows, rows, len(shown)),
+                more_rows=partial(_remaining_rows, rows, len(shown)),
                 is_open=source.kind != "library" or any(line.breaks for line in rows.lines),
             )
         )
@@ -137,7 +138,7 @@ def list_sources(report: Report, limit: int) -> list[SourceListing]:
 
 
 def _remaining_rows(rows: _SourceRows, shown: int, start: int, stop: int) -> list[SourceRow]:
-    return rows.part(shown + start, shown + stop)
+    return rows.rows_between(shown + start, shown + stop)
 
 
 def scope_class(scope: Scope | None) -> str:
@@ -146,7 +147,7 @@ def scope_class(scope: Scope | None) -> str:
 
 
 class _GutterWidths:
-    """Widths of the gutters of a listing."""
+    """The widths of the three gutters of a source, in characters."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self.number = max((len(str(line.number)) for line in lines), default=1) + 1
@@ -161,8 +162,8 @@ class _SourceRows:
     lines: list[Line]
     row: Callable[[Line, Scope | None], SourceRow]
 
-    def part(self, start: int, stop: int) -> list[SourceRow]:
-        """Return a range of lines as rows."""
+    def rows_between(self, start: int, stop: int) -> list[SourceRow]:
+        """Return the rows for a range of lines."""
         lines = self.lines[start:stop]
         scopes_before = [self.lines[start - 1].scope if start > 0 else None, *(line.scope for line in lines)]
         return list(map(self.row, lines, scopes_before))
@@ -176,7 +177,7 @@ class _RowFactory:
         self._breaks = {break_.id: break_ for break_ in report.breaks}
 
     def source(self, index: int, source: Source) -> _SourceRows:
-        lines = listing(self._report, source)
+        lines = annotated_lines(self._report, source)
         width = _GutterWidths(lines)
         runs = _ColoredRuns(source)
 
@@ -185,7 +186,7 @@ class _RowFactory:
             if line.eager and line.eager.location and line.eager.location.line == line.number:
                 label.append("runs eagerly")
             if line.path is not None:
-                label.append(path_beside(line.path))
+                label.append(path_note(line.path))
             return self._row(line, f"l{index}-{line.number}", runs.on_line(line.number), width, ", ".join(label))
 
         return _SourceRows(lines, row)
@@ -200,7 +201,7 @@ class _RowFactory:
         return SourceRow(
             line=line,
             reference=reference,
-            within=self._references.around_line(line),
+            related=self._references.related_to_line(line),
             number=str(line.number).rjust(width.number),
             signs=_break_signs(line).rjust(width.signs) + " ",
             letters=[(letter, self._colors[letter]) for letter in shown],
@@ -211,16 +212,16 @@ class _RowFactory:
             label=label,
             scope_class=scope_class(line.scope),
             notes=[self._note(line, mark) for mark in line.breaks if mark.is_last][:_MAX_NOTES],
-            blank=(" " * width.number, " " * (width.signs + 1), " " * (width.letters + 1)),
+            blank_gutters=(" " * width.number, " " * (width.signs + 1), " " * (width.letters + 1)),
         )
 
     def _note(self, line: Line, mark: BreakMark) -> LineNote:
         break_ = self._breaks[mark.id]
-        aftermath_text = aftermath_here(self._report, break_)
-        text = title_of(break_).replace("`", "")
+        aftermath_text = aftermath_in_function(self._report, break_)
+        text = without_backticks(title_of(break_))
         if aftermath_text:
             text += f": {aftermath_text}" if break_.outcome == "error" else f" → {aftermath_text}"
-        # Keep tabs, so that the note is aligned with its expression at any tab width.
+        # The indentation has the same tabs as the line, so that the note is below its expression at any tab width.
         text_before = line.text[: min(mark.start, _MAX_NOTE_INDENT)]
         indent = "".join("\t" if char == "\t" else " " for char in text_before)
         return LineNote(mark.number, text, indent, "^" * min(mark.end - mark.start, _MAX_NOTE_INDENT))
@@ -233,7 +234,7 @@ def _break_signs(line: Line) -> str:
 
 
 def _letters_in_gutter(graphs: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-    """Return the letters that fit in a gutter, and how many do not."""
+    """Return the letters that fit in a gutter, and the number of those that do not."""
     shown = graphs if len(graphs) <= _MAX_LETTERS else graphs[: _MAX_LETTERS - 1]
     return shown, len(graphs) - len(shown)
 
@@ -244,7 +245,7 @@ def _letters_width(graphs: tuple[str, ...]) -> int:
 
 
 class _ColoredRuns:
-    """The coloured runs of source lines, computed on demand because most lines are never shown."""
+    """Computes the coloured runs of source lines, only on demand because most lines are never shown."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -252,7 +253,7 @@ class _ColoredRuns:
         self._lines_of_segment = cache(self._compute_segment)
 
     def on_line(self, number: int) -> list[Run]:
-        """Return the runs of a line."""
+        """Return the coloured runs of a line, given its number."""
         index = bisect_right(self._first_lines, number) - 1
         if index < 0:
             return []
@@ -261,7 +262,7 @@ class _ColoredRuns:
 
     def _compute_segment(self, index: int) -> list[list[Run]]:
         segment = self._source.segments[index]
-        lines = token_runs(segment.text)
+        lines = colored_runs(segment.text)
         if self._source.kind == "cell" and segment.first_line == 1 and segment.text.startswith("%%"):
             lines[0] = [(0, len(segment.text.partition("\n")[0]), "c")]
         return lines
@@ -299,7 +300,7 @@ def _is_next_line(row: SourceRow, before: SourceRow) -> bool:
 def _indexes_near_breaks(rows: Sequence[SourceRow], distance: int) -> Iterator[int]:
     for index, row in enumerate(rows):
         if index == 0 or (_DEFINITION.match(row.line.text) and not _is_next_line(row, rows[index - 1])):
-            # Keep the first line of a function for orientation.
+            # The first line of a function stays visible for orientation.
             yield index
         if row.line.breaks:
             yield from range(index - distance, index + distance + 1)
@@ -311,6 +312,5 @@ def _fold_title(rows: Sequence[SourceRow]) -> str:
     graphs = list(dict.fromkeys(graph for row in rows for graph in row.line.graphs))
     title = f"lines {rows[0].line.number} to {rows[-1].line.number}"
     if graphs:
-        title += f": graph{'s' if len(graphs) > 1 else ''} {', '.join(graphs[:_MAX_TITLE_GRAPHS])}"
-        title += f" and {len(graphs) - _MAX_TITLE_GRAPHS} more" if len(graphs) > _MAX_TITLE_GRAPHS else ""
+        title += f": graph{'s' if len(graphs) > 1 else ''} {join_words(graphs, ', ', _MAX_TITLE_GRAPHS)}"
     return title

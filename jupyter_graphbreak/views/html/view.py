@@ -1,4 +1,4 @@
-"""The data of the report template."""
+"""The data that the template of a report reads, and the steps of a run."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import hashlib
 from collections import Counter, deque
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.views.html.environment import Part, style_sheet
-from jupyter_graphbreak.views.html.highlight import escaped, highlighted
+from jupyter_graphbreak.views.html.highlight import escape_html, highlight_python
 from jupyter_graphbreak.views.html.references import Links, References
 from jupyter_graphbreak.views.html.source_lines import SourceListing, list_sources, scope_class
-from jupyter_graphbreak.views.rows.sections import about, measurements
+from jupyter_graphbreak.views.rows.sections import about_rows, measurement_sections
 from jupyter_graphbreak.views.words import lookup, remedies
 from jupyter_graphbreak.views.words.aftermath import has_run, nearest_first
 from jupyter_graphbreak.views.words.bounds import shown_part
-from jupyter_graphbreak.views.words.groups import (
-    Group,
-    best_remedy,
-    break_groups,
-)
+from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import ordered_paths
 from jupyter_graphbreak.views.words.places import StackNode, stack_tree
-from jupyter_graphbreak.views.words.plain_text import counted, times_text
-from jupyter_graphbreak.views.words.reason import title_of
-from jupyter_graphbreak.views.words.recompilation import (
-    listed_recompilations,
+from jupyter_graphbreak.views.words.plain_text import (
+    count_text,
+    join_words,
+    number_ranges,
+    times_text,
+    without_backticks,
 )
+from jupyter_graphbreak.views.words.reason import title_of
+from jupyter_graphbreak.views.words.recompilation import listed_recompilations
 from jupyter_graphbreak.views.words.verdict import RunVerdict, figures, verdict
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ class OpRows:
     def row(self, op: Op) -> str:
         """Return the row of an operation as markup."""
         attribute, place = self._place(op.location) if op.location is not None else ("", "")
-        output = escaped(tensor_text(op.output)) if op.output is not None else ""
+        output = escape_html(tensor_text(op.output)) if op.output is not None else ""
         return (
-            f"<tr{attribute}><td><code>{escaped(op.name)}</code></td><td><code>{escaped(op.target)}</code></td>"
+            f"<tr{attribute}><td><code>{escape_html(op.name)}</code></td><td><code>{escape_html(op.target)}</code></td>"
             f"<td>{place}</td><td>{output}</td></tr>"
         )
 
@@ -93,23 +93,24 @@ def tensor_text(meta: Tensor | TensorMeta) -> str:
     return " ".join([*parts, *([meta.device] if meta.device else [])])
 
 
-#: At most this many functions or resumed places of a break, and calls around a step of the run, are named.
+#: At most this many eager functions or resume functions of a break, and calls around a step of the run, are named.
 _MAX_NAMES = 8
 #: At most this many calls compiled for a report are shown with the statement that compiles them.
 _MAX_COMPILABLE_CALLS = 4
-#: The number of source lines to load at once.
+#: The number of source lines that the front end loads at once.
 LINES_AT_ONCE = 100
 #: Fewer minor breaks than this are not worth folding.
 _MIN_FOLDED_BREAKS = 3
-#: Maximum indentation of a scope.
+#: The maximum depth of a scope that is shown by its indentation.
 _MAX_SCOPE_DEPTH = 20
 
 
 @dataclass(frozen=True, slots=True)
 class MarkupLimits:
-    """The maximum number of entries of each list that the static markup shows.
+    """The maximum number of entries that the static markup shows, for each list.
 
-    Breaks are expanded if there are at most ``open``. The code of a graph is shown if it has at most ``code`` lines.
+    Breaks are expanded if there are at most ``open`` of them. The code of a graph is shown if it has at most ``code``
+    lines.
     """
 
     breaks: int = 20
@@ -141,18 +142,18 @@ class View:
         self.refs = References(report)
         self.recompilations = listed_recompilations(report)
         self.groups, self.minor = _split_minor(break_groups(report))
-        steps = course(report)
-        self.course, self.further_steps = steps[: self.limits.steps], max(0, len(steps) - self.limits.steps)
+        steps = run_steps(report)
+        self.steps, self.further_step_count = steps[: self.limits.steps], max(0, len(steps) - self.limits.steps)
 
     @cached_property
     def prefix(self) -> str:
-        """The prefix of ids, so that one page can contain several reports."""
+        """The prefix of all ids in the markup; it differs between reports, so that a page can contain several."""
         digest = hashlib.sha256(self.report.to_json()).digest()
         return f"g{base64.b32encode(digest)[:5].decode().lower()}-"
 
     @property
     def css(self) -> Markup:
-        """The part of the style sheet that the report needs."""
+        """The style sheet, with the rules that the report needs."""
         report = self.report
         parts: dict[Part, bool] = {
             "remedies": report.remedies is not None or bool(report.compiled) or bool(report.reproducers),
@@ -176,7 +177,7 @@ class View:
 
     @property
     def device_note(self) -> str:
-        """The reason why this device was used; empty if the report gives none."""
+        """The device that was used and the reason for it; empty if the report gives no reason."""
         device = self.report.device
         if not device.note:
             return ""
@@ -184,9 +185,9 @@ class View:
         return f"{request}ran on {device.used}: {device.note}"
 
     @property
-    def about(self) -> list[Row]:
+    def about_rows(self) -> list[Row]:
         """Rows about the run as a whole."""
-        return about(self.report)[: self.limits.rows]
+        return about_rows(self.report)[: self.limits.rows]
 
     @property
     def paths(self) -> list[PathDifference]:
@@ -194,33 +195,34 @@ class View:
         return ordered_paths(self.report)
 
     @property
-    def measurements(self) -> list[Section]:
-        """The results of experiments, as sentences."""
-        return measurements(self.report)
+    def measurement_sections(self) -> list[Section]:
+        """The sections with the results of experiments, as sentences."""
+        return measurement_sections(self.report)
 
     @property
-    def compilable(self) -> list[tuple[int, CompiledCall]]:
+    def calls_to_compile(self) -> list[tuple[int, CompiledCall]]:
         """The first calls that have a statement to compile them, each with its index in the report."""
         calls = enumerate(self.report.compiled or [])
         return [(index, call) for index, call in calls if call.code is not None][:_MAX_COMPILABLE_CALLS]
 
     @property
     def alerts(self) -> list[Diagnostic]:
-        """The warnings and errors that are shown at the top."""
+        """The first warnings and errors, which are shown at the top."""
         return [note for note in self.report.diagnostics if note.level != "info"][: self.limits.alerts]
 
-    def step_words(self, nested: NestedStep) -> str:
+    def step_text(self, nested: NestedStep) -> str:
         """Return the description of a step of the run, with the calls that lead to it."""
         step = nested.step
         path = " > ".join(nested.calls)
         if step.graph is not None:
             again_text = ", compiled again" if step.frame is not None and step.frame.recompile_of else ""
-            words = f"graph {step.graph.id}, {counted(len(step.graph.ops), 'op')}, {self.span(step.graph)}{again_text}"
+            ops_text = count_text(len(step.graph.ops), "op")
+            words = f"graph {step.graph.id}, {ops_text}, {self.span_text(step.graph)}{again_text}"
         elif step.skipped is not None:
             words = f"{step.skipped.function} runs eagerly: {self.short_reason(step.skipped)}"
         elif step.number is not None:
             break_ = ordered_breaks(self.report)[step.number - 1]
-            words = f"break {step.number}: {title_of(break_).replace('`', '')}"
+            words = f"break {step.number}: {without_backticks(title_of(break_))}"
         else:
             words = f"error in {step.frame.function if step.frame is not None else 'the run'}: not compiled"
         return f"{path}: {words}" if path else words
@@ -229,7 +231,7 @@ class View:
 
     @cached_property
     def listings(self) -> list[SourceListing]:
-        """The sources, up to the limit of lines."""
+        """The sources with their lines, up to a total number of lines."""
         return list_sources(self.report, self.limits.lines)
 
     @cached_property
@@ -244,7 +246,7 @@ class View:
 
     @staticmethod
     def chunks_left(listing: SourceListing) -> int:
-        """Return how many chunks of lines of a source are beyond the limit."""
+        """Return in how many chunks the front end can load the lines of a source that the markup leaves out."""
         return -(-listing.left_out // LINES_AT_ONCE)
 
     # Breaks.
@@ -260,21 +262,20 @@ class View:
         return (break_.explanation or "").partition("\n")[2].strip("\n")
 
     def resumes_of(self, break_: Break) -> list[Resume]:
-        """Return the resume functions of a break; those that ran, and those of the function that breaks, come first."""
+        """Return the first resume functions of a break: those that ran, then the others, nearest to the break first."""
         resumes = nearest_first(break_, lookup.resumes_of(self.report, break_))
         return sorted(resumes, key=lambda resume: not has_run(resume))[:_MAX_NAMES]
 
-    def eager_functions(self, break_: Break) -> str:
+    def eager_functions_text(self, break_: Break) -> str:
         """Return the names of the functions that run eagerly because of a break, with their counts."""
-        functions = lookup.skipped_by(self.report, break_)
+        functions = lookup.functions_skipped_by(self.report, break_)
         names = Counter(function.function for function in functions_worth_counting(self.report, functions) or functions)
         shown = [f"`{name}`{f' ({times_text(number)})' if number > 1 else ''}" for name, number in names.items()]
-        more = len(shown) - _MAX_NAMES
-        return ", ".join(shown[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+        return join_words(shown, ", ", _MAX_NAMES)
 
     def way_out(self, break_: Break) -> str:
-        """Return how to compile the functions that run eagerly because of a break."""
-        skipped = lookup.skipped_by(self.report, break_)
+        """Return advice on compiling the functions that run eagerly because of a break; empty if there is none."""
+        skipped = lookup.functions_skipped_by(self.report, break_)
         return next((function.way_out for function in skipped if function.way_out), "")
 
     @staticmethod
@@ -282,15 +283,18 @@ class View:
         """Return the ids of the frames that report a break."""
         return list(dict.fromkeys(event.frame for event in break_.occurrences if event.frame is not None))
 
-    def fix(self, break_: Break) -> Remedy | None:
+    def best_fix(self, break_: Break) -> Remedy | None:
         """Return the best remedy that works, unless it is shown at another break."""
         best = best_remedy(self.report, break_)
-        if best is None or remedies.number_of_break_showing(self.report, best, self.numbers[break_.id]) is not None:
+        if (
+            best is None
+            or remedies.number_of_other_break_showing(self.report, best, self.numbers[break_.id]) is not None
+        ):
             return None
         return best
 
     def shared_fix(self, group: Group) -> Remedy | None:
-        """Return the best remedy for all breaks of a group; ``None`` if each needs its own."""
+        """Return the best remedy for a group if it removes several breaks; ``None`` if each break needs its own."""
         best = best_remedy(self.report, group.breaks[0])
         return best if best is not None and len(best.breaks) > 1 else None
 
@@ -301,25 +305,19 @@ class View:
 
     @property
     def first_fix(self) -> Remedy | None:
-        """The remedy shown above all breaks: the only one to apply, if it removes several; otherwise ``None``."""
+        """The remedy to show above all breaks: the only one to apply, if it removes several; otherwise ``None``."""
         chosen = self.compatible_remedies
         return chosen[0] if len(chosen) == 1 and len(chosen[0].breaks) > 1 else None
 
-    def trials(self, break_: Break) -> str:
+    def trials_text(self, break_: Break) -> str:
         """Describe the outcome of the changes that do not work."""
         break_remedies = remedies.remedies_for_break(self.report, break_)
         return remedies.trials_sentence(break_remedies) if break_remedies is not None else ""
 
     def number_ranges_text(self, items: Iterable[Break | Group]) -> str:
-        """Return the numbers of breaks for the front end, in the order of a list: "1 3-7 9"."""
+        """Return the break numbers of a list's items for the front end, in the order of the list: "1 3-7 9"."""
         first_breaks = [item.breaks[0] if isinstance(item, Group) else item for item in items]
-        ranges: list[list[int]] = []
-        for number in (self.numbers[break_.id] for break_ in first_breaks):
-            if ranges and number == ranges[-1][1] + 1:
-                ranges[-1][1] = number
-            else:
-                ranges.append([number, number])
-        return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+        return " ".join(number_ranges([self.numbers[break_.id] for break_ in first_breaks], "-"))
 
     @cached_property
     def _remedy_indexes(self) -> dict[str, int]:
@@ -342,13 +340,13 @@ class View:
         return bool(self.report.breaks or self.report.recompiles) and not is_complete
 
     @staticmethod
-    def stacks_of(break_: Break) -> list[StackNode]:
+    def stack_tree_of(break_: Break) -> list[StackNode]:
         """Return the stacks that lead to a break, as a tree with the outermost frames first."""
         return stack_tree(_all_stacks(break_))
 
     @staticmethod
-    def more_about(break_: Break, further_advice: list[Advice], detail: str) -> str:
-        """Return the title of the collapsed part of a break."""
+    def details_title(break_: Break, further_advice: list[Advice], detail: str) -> str:
+        """Return the title of the collapsed details of a break: "2 other ways, stack of 4 lines, detail"."""
         lines = len({(place.source, place.line) for stack in _all_stacks(break_) for place in stack})
         parts = [
             f"{len(further_advice)} other way{'s' if len(further_advice) > 1 else ''}" if further_advice else "",
@@ -359,8 +357,8 @@ class View:
 
     # Graphs, frames, scopes.
 
-    def span(self, graph: Graph) -> str:
-        """Return the lines that a graph covers in its first source, or the place of its frame."""
+    def span_text(self, graph: Graph) -> str:
+        """Return the lines that a graph covers in its first source; without any, the first line of its frame."""
         lines = [line.line for line in graph.lines if line.source == graph.lines[0].source]
         if not lines:
             frame = lookup.frames(self.report).get(graph.frame)
@@ -385,32 +383,32 @@ class View:
         return graph.code.rstrip("\n").count("\n") + 1
 
     def shows_code(self, graph: Graph) -> bool:
-        """Return whether the markup contains a graph's code: the first lines of long code would only list inputs."""
+        """Return whether the markup shows a graph's code; it leaves out long code, which begins with many inputs."""
         return self.code_length(graph) <= self.limits.code
 
     def python(self, code: str) -> Markup:
-        """Return a graph's code as coloured markup."""
-        return highlighted(code.rstrip("\n"))
+        """Return Python source as coloured markup."""
+        return highlight_python(code.rstrip("\n"))
 
-    def role(self, frame: Frame) -> str:
-        """Return the role of a frame in words."""
+    def role_text(self, frame: Frame) -> str:
+        """Return the role of a frame: "entry", "call", "resume at 15"."""
         resume = lookup.resumes(self.report).get(frame.resume or "")
         if resume is not None and resume.location is not None:
             return f"resume at {resume.location.line}"
         return frame.role
 
     def short_reason(self, skipped: Skipped) -> str:
-        """Return, in a few words, why a function runs eagerly, or where the function is."""
+        """Return, in a few words, why a function runs eagerly; if there is no short reason, return its line."""
         if skipped.kind != "other" or skipped.location is None:
             return skipped.kind
         return self._spot(skipped.location)
 
     def callees(self, skipped: Skipped) -> list[str]:
-        """Return the ids of compiled frames that a skipped function calls."""
+        """Return the ids of the compiled frames that an eager function calls."""
         return [ident for ident in skipped.callees if self.refs.frame(ident)]
 
-    def depth(self, scope: Scope) -> int:
-        """Return the nesting depth of a scope."""
+    def scope_depth(self, scope: Scope) -> int:
+        """Return how many scopes contain a scope."""
         scopes, depth = lookup.scopes(self.report), 0
         while depth < _MAX_SCOPE_DEPTH and (parent := scopes.get(scope.parent or "")) is not None:
             scope, depth = parent, depth + 1
@@ -418,7 +416,7 @@ class View:
 
 
 def _split_minor(groups: list[Group]) -> tuple[list[Group], list[Break]]:
-    """Separate the minor breaks, which come last, unless there are too few to fold."""
+    """Separate the minor breaks from the groups of other breaks, unless there are too few of them to fold."""
     minor = [break_ for group in groups for break_ in group.breaks if break_.minor]
     other_groups = [group for group in groups if not group.breaks[0].minor]
     return (other_groups, minor) if len(minor) >= _MIN_FOLDED_BREAKS and other_groups else (groups, [])
@@ -428,7 +426,7 @@ def _all_stacks(break_: Break) -> list[list[Location]]:
     return [stack for stack in (break_.stack, *(event.stack for event in break_.occurrences)) if stack]
 
 
-#: The maximum depth to which calls are followed; a recursion may be deeper.
+#: Calls are followed to this depth; a recursion may be deeper.
 _MAX_CALLS = 200
 
 
@@ -456,39 +454,18 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True)
 class NestedStep:
-    """A step with the names of the calls around it, outermost first."""
+    """A step of a run, with the names of the calls around it, outermost first."""
 
     step: RunStep
     calls: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StepsOfCall:
-    """A call with several steps; ``names`` are the functions, outermost first."""
-
-    names: list[str]
-    steps: list[CourseItem]
+def run_steps(report: Report) -> list[NestedStep]:
+    """Return the steps of a run in order; a break that several frames report is a step of the frame that broke."""
+    return _StepFinder(report).steps()
 
 
-CourseItem: TypeAlias = RunStep | StepsOfCall
-
-
-def course(report: Report) -> list[NestedStep]:
-    """Return the steps of a run in order. A break that several frames report appears once, where it occurred."""
-    steps: list[NestedStep] = []
-    pending: list[tuple[CourseItem, tuple[str, ...]]] = [
-        (item, ()) for item in reversed(_CourseBuilder(report).items())
-    ]
-    while pending:
-        item, calls = pending.pop()
-        if isinstance(item, RunStep):
-            steps.append(NestedStep(item, calls))
-        else:
-            pending += [(inner, (*calls, *item.names)[:_MAX_NAMES]) for inner in reversed(item.steps)]
-    return steps
-
-
-class _CourseBuilder:
+class _StepFinder:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._numbers = break_numbers(report)
@@ -508,35 +485,33 @@ class _CourseBuilder:
             self._called_frames.setdefault(frame.caller if frame.caller in frame_ids else None, []).append(frame)
         self._visited: set[str] = set()
 
-    def items(self) -> list[CourseItem]:
-        """Return the calls of the run; steps outside any call come last."""
-        items = [item for frame in self._called_frames.get(None, ()) for item in self._items_of(frame, 0)]
+    def steps(self) -> list[NestedStep]:
+        """Return the steps of the run; eager functions without a frame come last."""
+        steps = [step for frame in self._called_frames.get(None, ()) for step in self._steps_of_call(frame, 0)]
         # Frames that call each other in a cycle have no outermost frame.
-        items += [item for frame in self._report.frames for item in self._items_of(frame, 0)]
+        steps += [step for frame in self._report.frames for step in self._steps_of_call(frame, 0)]
         for remaining_functions in (*self._eager_of_frame.values(), *self._eager_of_break.values()):
-            items += [RunStep("eager", skipped=skipped) for skipped in remaining_functions]
-        return items
+            steps += [NestedStep(RunStep("eager", skipped=skipped), ()) for skipped in remaining_functions]
+        return steps
 
-    def _items_of(self, frame: Frame, depth: int) -> list[CourseItem]:
-        """Return the items of a frame: a call, a single step, or nothing. Resume functions belong to the same call."""
+    def _steps_of_call(self, frame: Frame, depth: int) -> list[NestedStep]:
+        """Return the steps of a frame and its resume functions; if there are several, they belong to a call by name."""
         pending = deque([(frame, depth)])
-        items: list[CourseItem] = []
+        steps: list[NestedStep] = []
         while pending:
             current, level = pending.popleft()
             if current.id in self._visited:
                 continue
             self._visited.add(current.id)
-            items += self._steps_of_frame(current)
+            steps += [NestedStep(step, ()) for step in self._steps_of_frame(current)]
             for called in self._called_frames.get(current.id, ()):
                 if called.role == "resume" or level >= _MAX_CALLS:
                     pending.append((called, level))
                 elif called.id not in self._visited:
-                    items += self._items_of(called, level + 1)
-        if len(items) > 1 and frame.role != "resume":
-            return [StepsOfCall([frame.function], items)]
-        if items and isinstance(items[0], StepsOfCall):
-            return [StepsOfCall([frame.function, *items[0].names], items[0].steps)]
-        return items
+                    steps += self._steps_of_call(called, level + 1)
+        if len(steps) == 1 or frame.role == "resume":
+            return steps
+        return [NestedStep(nested.step, (frame.function, *nested.calls)[:_MAX_NAMES]) for nested in steps]
 
     def _steps_of_frame(self, frame: Frame) -> Iterator[RunStep]:
         for name in frame.graphs:
@@ -545,7 +520,7 @@ class _CourseBuilder:
         for ident in frame.breaks:
             if self._frame_by_break.get(ident) == frame.id:
                 yield RunStep("break", frame=frame, number=self._numbers.get(ident))
-            # Functions that Dynamo never traced are listed after the first frame that meets the break.
+            # Eager functions that Dynamo never traced come after the first frame that reports the break.
             yield from (RunStep("eager", skipped=skipped) for skipped in self._eager_of_break.pop(ident, ()))
         if frame.outcome == "error":
             yield RunStep("error", frame=frame)

@@ -33,18 +33,18 @@ _MIN_INTERVAL_S = 0.2
 
 
 class ReportWidget(anywidget.AnyWidget):
-    """A run in a notebook: its progress, then a preview of the report while changes are tried, and then the report.
+    """Shows the progress of a run, then a preview of the report while changes are tried, and then the report.
 
-    The front end receives the markup of :func:`.render.render_html` and adds behaviour to it. It
-    requests the rest of the markup, and the report as text or JSON, only when needed, so that a saved notebook does not
-    contain them twice.
+    The front end receives the markup of :func:`.render.render_html` and adds behaviour to it. It requests the rest of
+    the markup, and the report as text or JSON, only when it needs them: a saved notebook would otherwise contain them
+    twice.
     """
 
     _esm = _SCRIPT.read_text(encoding="utf-8") if _SCRIPT.is_file() else _MARKUP_ONLY_SCRIPT
 
     _css = str(live_style_sheet())
 
-    # The values of these traits are sent only from Python to the front end.
+    # These traits are only sent from Python to the front end, never back.
     _html = traitlets.Unicode("").tag(sync=True)
     _preview = traitlets.Unicode("").tag(sync=True)
     _progress = traitlets.Dict().tag(sync=True)
@@ -56,7 +56,7 @@ class ReportWidget(anywidget.AnyWidget):
         self.on_msg(self._answer_request)
 
     def show_progress(self, progress: msgspec.Struct) -> None:
-        """Show the progress of the run; calls in quick succession are ignored.
+        """Show the progress of the run; a call that follows the last one too quickly is ignored.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class ReportWidget(anywidget.AnyWidget):
             self._progress = msgspec.structs.asdict(progress)
 
     def preview(self, report: Report) -> None:
-        """Show a report below the progress, until it is complete."""
+        """Show an unfinished report below the progress; :meth:`finish` replaces it."""
         self._preview = render_html(report)
 
     def finish(self, report: Report) -> None:
@@ -79,7 +79,7 @@ class ReportWidget(anywidget.AnyWidget):
         self._preview = ""
 
     def markup_of(self, report: Report) -> str | None:
-        """Return the markup of a report if the widget shows it, so that it need not be rendered again."""
+        """Return the markup of a report if the widget already shows it; rendering it again would take time."""
         return str(self._html) if self._report is report else None
 
     def _answer_request(self, _: ReportWidget, message: dict[str, Any], __: list[bytes]) -> None:

@@ -1,6 +1,6 @@
-"""Rows of a report, as views draw them: sections of rows with their words and their position in the source.
+"""The rows of a report as data: sections of rows, each row with its text, its style and its line in the source.
 
-Fields with default values are left out of the JSON, because every saved output carries it.
+Fields with default values are left out of the JSON to keep it small: every saved output contains it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 
 ROWS_VERSION = "1.0"
 
-#: The styles of a row. A front end draws a row of an unknown style as a plain row.
+#: The styles of a row. A front end draws a row with an unknown style as a plain row.
 Look = Literal[
     "break", "graph", "eager", "error", "recompile", "allow", "forbid", "good", "bad", "note", "figures",
     "gone", "new", "moved", "unknown",
@@ -32,7 +32,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     Parameters
     ----------
     id : str
-        The id in the report; if entries of this kind have none, a text that is unique in the section.
+        The id in the report; if entries of this kind have none, a string that is unique in the section.
     label : str
         The main text, a few words or a sentence.
     look : str
@@ -42,23 +42,23 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     sign : str
         The number or letter in the gutter of an editor.
     is_code : bool
-        Whether the label is text of the program.
+        Whether the label is code of the program.
     details : list of str
         Short facts beside the label.
     more : list of str
         Paragraphs of further detail.
     group : str
-        The reason, by which rows can be grouped and sorted.
+        The heading under which rows can be grouped: the reason.
     beside : str
         The note beside the line in an editor.
     spot : Spot or None
-        The target of a click.
+        The line to jump to when the row is clicked.
     cost : float or None
-        Seconds of compiling, by which rows can be sorted.
+        The seconds spent compiling, by which rows can be sorted.
     colour : int or None
         The colour index of a graph.
     comment : list of str
-        The comment for a cell that applies a remedy: what the cell does, and how to undo it.
+        The lines of a comment for the cell that applies the remedy: what the cell does, and how to undo it.
     """
 
     id: str
@@ -87,7 +87,7 @@ class Section(msgspec.Struct, frozen=True, omit_defaults=True):
     title : str
         The display name.
     rows : list of Row
-        The rows, or the first of them if there are very many.
+        The rows; if there are very many, only the first ones.
     total : int
         The number of rows in the report.
     details : list of str
@@ -105,7 +105,7 @@ class Section(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Rows(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A report in words.
+    """A report as rows, in sections.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Rows(msgspec.Struct, frozen=True, omit_defaults=True):
     sections : list of Section
         The sections in reading order.
     title : str
-        The name of what was compiled, in a few words; empty if nothing was.
+        The names of the outermost compiled functions; empty if nothing was compiled.
     """
 
     version: str

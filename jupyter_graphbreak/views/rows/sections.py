@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.views.rows.schema import ROWS_VERSION, Look, Row, Rows, Section, Spot
 from jupyter_graphbreak.views.words import changes as change_words
-from jupyter_graphbreak.views.words.aftermath import aftermath_here
+from jupyter_graphbreak.views.words.advice import advice_for_break, cost_text
+from jupyter_graphbreak.views.words.aftermath import aftermath_in_function
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.cost import (
     check_sentence,
@@ -25,33 +26,39 @@ from jupyter_graphbreak.views.words.cost import (
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import best_remedy
-from jupyter_graphbreak.views.words.guidance import cost_text, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import (
-    decision_place,
-    helper_place_text,
+    decision_location,
+    helper_location_text,
     ordered_paths,
-    path_beside,
-    path_effect,
+    path_effect_text,
+    path_note,
 )
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
-from jupyter_graphbreak.views.words.places import brief_code, place, without_function
-from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses, with_arrows
+from jupyter_graphbreak.views.words.places import brief_code, line_text, location_text
+from jupyter_graphbreak.views.words.plain_text import (
+    count_text,
+    join_words,
+    one_line,
+    whole_clauses,
+    with_arrows,
+    without_backticks,
+)
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.recompilation import (
     best_recompile_remedy,
     function_name,
-    guard_lines,
+    guard_lines_text,
     listed_recompilations,
     recompile_remedies,
     shows_advice,
 )
 from jupyter_graphbreak.views.words.remedies import (
     comment_for_cell,
-    outcome,
-    own_edit_sentence,
+    outcome_text,
     sign_of,
     target_text,
+    user_edit_sentence,
     verdict_label,
 )
 from jupyter_graphbreak.views.words.reproducers import reproducer_sentence
@@ -76,8 +83,8 @@ _MAX_NAMES_OF_COMPILED = 4
 _MAX_SENTENCES = 50
 
 
-def _compiled_for_report(report: Report) -> str:
-    """Name the code that was compiled only for the report, because the program does not compile it; empty if none was.
+def _compiled_calls_sentence(report: Report) -> str:
+    """Name the calls that were compiled only for the report, because the program does not compile them; empty if none.
 
     "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
     """
@@ -88,62 +95,61 @@ def _compiled_for_report(report: Report) -> str:
         for call in report.compiled
     ]
     names = list(dict.fromkeys(names))
-    if len(names) > _MAX_NAMES_OF_COMPILED:
-        names = [*names[:_MAX_NAMES_OF_COMPILED], f"and {len(names) - _MAX_NAMES_OF_COMPILED} more"]
     program = "cell" if any(source.kind == "cell" for source in report.sources) else "program"
     pronoun = "it" if len(names) == 1 else "them"
-    return f"compiled for this report: {', '.join(names)}; the {program} itself does not compile {pronoun}"
+    shown_names = join_words(names, ", ", _MAX_NAMES_OF_COMPILED)
+    return f"compiled for this report: {shown_names}; the {program} itself does not compile {pronoun}"
 
 
-def _without_cudagraph(report: Report) -> list[str]:
-    """Name graphs without a CUDA graph: "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
+def _cudagraph_skip_sentences(report: Report) -> list[str]:
+    """Return sentences such as "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
     sentences = []
     for skip in report.cudagraph_skips[:_MAX_SENTENCES]:
         name = f"graph {skip.graph}" if skip.graph is not None else "a graph"
-        where = f", {place(report, skip.location)}" if skip.location is not None else ""
+        where = f", {location_text(report, skip.location)}" if skip.location is not None else ""
         sentences.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{where}")
     return sentences
 
 
-#: The maximum number of rows per section. Front ends read no more, and saved outputs must stay small.
+#: The maximum number of rows per section: front ends read no more than this, and saved outputs must stay small.
 MAX_ROWS = 5_000
 #: The maximum number of characters of a label or detail, and of a paragraph.
 _MAX_LABEL_LENGTH, _MAX_PARAGRAPH_LENGTH = 300, 1_000
 _T = TypeVar("_T")
-#: At most this many guards of one function are written out.
+#: At most this many guards of one function are listed.
 _MAX_GUARDS = 10
 
 
 def build_rows(report: Report) -> Rows:
     """Return all rows of a report, in reading order."""
     report = shown_part(report)
-    outcome, text = verdict(report)
+    outcome, verdict_text = verdict(report)
     return Rows(
         version=ROWS_VERSION,
         look=outcome,
-        status=_status_lines(report, text),
-        about=about(report),
+        status=_status_lines(report, verdict_text),
+        about=about_rows(report),
         title=_shorten_label(compiled_name(report)),
-        sections=[section for make in _SECTIONS if (section := make(report)) is not None],
+        sections=[section for make_section in _SECTIONS if (section := make_section(report)) is not None],
     )
 
 
-def about(report: Report) -> list[Row]:
-    """Return rows about the run as a whole, such as the result of the user's edit and what was not run again."""
-    edit, works = own_edit_sentence(report)
-    without_cudagraph = enumerate(_without_cudagraph(report))
+def about_rows(report: Report) -> list[Row]:
+    """Return rows about the run as a whole: the user's own edit, calls compiled for the report, side effects, ..."""
+    edit, works = user_edit_sentence(report)
+    without_cudagraph = enumerate(_cudagraph_skip_sentences(report))
     rows = [
         Row("edit", edit, "good" if works else "bad"),
-        Row("compiled", _compiled_for_report(report)),
+        Row("compiled", _compiled_calls_sentence(report)),
         Row("effects", not_run_again_sentence(report), "bad"),
         *(Row(f"cudagraph{index}", sentence) for index, sentence in without_cudagraph),
     ]
     return [row for row in rows if row.label]
 
 
-def measurements(report: Report) -> list[Section]:
+def measurement_sections(report: Report) -> list[Section]:
     """Return the sections with the results of experiments, as sentences."""
-    return [section for make in _MEASUREMENTS if (section := make(report)) is not None]
+    return [section for make_section in _MEASUREMENTS if (section := make_section(report)) is not None]
 
 
 def _status_lines(report: Report, verdict_text: str) -> list[str]:
@@ -154,7 +160,7 @@ def _status_lines(report: Report, verdict_text: str) -> list[str]:
     return [whole_clauses(" ".join(part.split()), _MAX_LABEL_LENGTH) for part in parts if part]
 
 
-# The sections.
+# Functions that make the sections.
 
 
 def _change_section(report: Report) -> Section | None:
@@ -189,7 +195,7 @@ def _error_section(report: Report) -> Section | None:
         "0",
         _shorten_label(label),
         "error",
-        details=_place_details(report, error.location),
+        details=_labels(_place_text(report, error.location)),
         more=[_shorten_paragraph(error.message)],
         spot=_as_spot(error.location),
     )
@@ -206,15 +212,11 @@ def _break_row(report: Report, number: int, break_: Break) -> Row:
     location = break_.location
     code = brief_code(location.code) if location is not None else ""
     function = "" if location is None or location.function in {None, "<module>"} else location.function or ""
-    details = []
-    if location is not None:
-        effect = aftermath_here(report, break_)
-        details = [_place_text(report, location), effect, f"in {function}" if function and code else ""]
-    fix, advice = best_remedy(report, break_), guidance(report, break_)
+    details = [aftermath_in_function(report, break_), f"in {function}" if function and code else ""]
+    fix, advice = best_remedy(report, break_), advice_for_break(report, break_)
     step = f"Do: {advice[0].text}" if advice else ""
     if fix is not None:
         step = f"Fix: {fix.title} ({verdict_label(fix)})"
-    more = [(break_.explanation or "").partition("\n")[0], step, cost_text(break_)]
     return Row(
         break_.id,
         _shorten_label(code or function or title_of(break_)),
@@ -222,10 +224,10 @@ def _break_row(report: Report, number: int, break_: Break) -> Row:
         name=f"Break {number}",
         sign=str(number),
         is_code=True,
-        details=[_shorten_label(part) for part in details if part],
-        more=[_shorten_paragraph(part) for part in more if part],
+        details=_labels(_place_text(report, location), *details) if location is not None else [],
+        more=_paragraphs((break_.explanation or "").partition("\n")[0], step, cost_text(break_)),
         group=_shorten_label(reason_of(break_)),
-        beside=_shorten_label(f"✂{number} {title_of(break_).replace('`', '')}"),
+        beside=_shorten_label(f"✂{number} {without_backticks(title_of(break_))}"),
         spot=_as_spot(location),
         cost=break_.cost.compile_s if break_.cost is not None else None,
     )
@@ -239,8 +241,9 @@ def _graph_section(report: Report) -> Section | None:
     def row(graph: Graph) -> Row:
         first, frame_location = graph.lines[:1], frame_locations.get(graph.frame)
         spot = Spot(first[0].source, first[0].line) if first else _as_spot(frame_location)
+        place_of_spot = Location(spot.source, spot.line, spot.line) if spot is not None else None
         # The notebook's copy of a very large report contains no operations.
-        ops = counted(len(graph.ops), "op") if graph.ops or not graph.lines else ""
+        ops = count_text(len(graph.ops), "op") if graph.ops or not graph.lines else ""
         end_text = f"ends at break {numbers[graph.break_]}" if graph.break_ in numbers else ""
         return Row(
             graph.id,
@@ -249,7 +252,7 @@ def _graph_section(report: Report) -> Section | None:
             name=f"Graph {graph.id}",
             sign=graph.id,
             is_code=True,
-            details=[part for part in (_spot_text(report, spot), ops, end_text) if part],
+            details=_labels(_place_text(report, place_of_spot), ops, end_text),
             spot=spot,
             cost=costs.get(graph.frame),
             colour=colors[graph.id],
@@ -267,9 +270,9 @@ def _skipped_section(report: Report) -> Section | None:
             "eager",
             is_code=True,
             name="Runs eagerly",
-            details=[*_place_details(report, location), _shorten_label(skipped.reason)],
+            details=_labels(_place_text(report, location), skipped.reason),
             group=_shorten_label(skipped.reason),
-            more=[_shorten_paragraph(f"Do: {skipped.way_out}")] if skipped.way_out else [],
+            more=_paragraphs(f"Do: {skipped.way_out}" if skipped.way_out else ""),
             beside="runs eagerly",
             spot=_as_spot(location),
         )
@@ -282,7 +285,7 @@ def _recompile_section(report: Report) -> Section | None:
     costs = {frame.id: frame.compile_s for frame in report.frames}
     rows = []
     for index, recompilation in enumerate(_first_items(functions)):
-        guards = [(guard, guard_lines(report, guard)) for guard in recompilation.guards[:_MAX_GUARDS]]
+        guards = [(guard, guard_lines_text(report, guard)) for guard in recompilation.guards[:_MAX_GUARDS]]
         variations = [with_arrows(guard.variation) + (f", {lines}" if lines else "") for guard, lines in guards]
         remaining = len(recompilation.guards) - 1
         known_costs = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
@@ -296,25 +299,24 @@ def _recompile_section(report: Report) -> Section | None:
                 _shorten_label(function_name(report, recompilation)),
                 "error" if recompilation.limit_hit else "recompile",
                 is_code=not recompilation.is_merged,
-                details=[
-                    *_place_details(report, recompilation.location),
-                    recompilation.times,
-                    *map(_shorten_label, variations[:1]),
-                    *([f"and {remaining} more"] if remaining > 0 else []),
-                    *([recompilation.warning] if recompilation.warning else []),
-                    *([_shorten_label(f"Fix: {fix.title} {sign_of(fix)}")] if fix is not None else []),
-                ],
-                more=[
+                details=_labels(
+                    _place_text(report, recompilation.location),
+                    recompilation.times_text,
+                    *variations[:1],
+                    f"and {remaining} more" if remaining > 0 else "",
+                    recompilation.warning,
+                    f"Fix: {fix.title} {sign_of(fix)}" if fix is not None else "",
+                ),
+                more=_paragraphs(
                     *(
-                        _shorten_paragraph(text)
+                        text
                         for (guard, _), variation in zip(guards, variations, strict=True)
                         for text in (variation, f"Do: {guard.advice}" if guard.advice and is_advised else "")
-                        if text
                     ),
-                    *([_shorten_paragraph(_fix_sentence(report, fix))] if fix is not None else []),
-                    *([_shorten_paragraph(f"Not tried: {untried}")] if untried else []),
-                    *(map(_shorten_paragraph, trials.person) if trials else []),
-                ],
+                    _fix_sentence(report, fix) if fix is not None else "",
+                    f"Not tried: {untried}" if untried else "",
+                    *(trials.decisions if trials else ()),
+                ),
                 spot=_as_spot(recompilation.location),
                 cost=sum(known_costs) if known_costs else None,
             )
@@ -323,9 +325,9 @@ def _recompile_section(report: Report) -> Section | None:
 
 
 def _fix_sentence(report: Report, fix: Remedy) -> str:
-    """Return the change that ends recompiles, with the outcome of its trial and the measured time of a call with it."""
+    """Return the change that ends recompiles, with the outcome of its trial and the time of a call, if measured."""
     time = time_change_text(report, fix)
-    return f"Fix: {fix.title}. {outcome(fix)}{f'; {time}' if time else ''}"
+    return f"Fix: {fix.title}. {outcome_text(fix)}{f'; {time}' if time else ''}"
 
 
 def _scope_section(report: Report) -> Section | None:
@@ -338,8 +340,8 @@ def _scope_section(report: Report) -> Section | None:
                 scope_name(scope),
                 "forbid" if scope.value else "allow",
                 is_code=True,
-                details=[*_place_details(report, scope.location), label],
-                more=[_shorten_paragraph(scope.note)] if scope.note else [],
+                details=_labels(_place_text(report, scope.location), label),
+                more=_paragraphs(scope.note or ""),
                 beside=label,
                 spot=_as_spot(scope.location),
             )
@@ -351,16 +353,16 @@ def _path_section(report: Report) -> Section | None:
     rows = []
     paths = ordered_paths(report)
     for index, path in enumerate(_first_items(paths)):
-        decision, helper = decision_place(path), helper_place_text(report, path)
+        decision, helper = decision_location(path), helper_location_text(report, path)
         rows.append(
             Row(
                 str(index),
                 _shorten_label(f"{path.function}()"),
                 is_code=True,
                 name="Only when compiled",
-                details=[*_place_details(report, decision), _shorten_label(path_effect(path))],
-                more=[_shorten_paragraph(f"asked in {helper}")] if helper else [],
-                beside=_shorten_label(path_beside(path)),
+                details=_labels(_place_text(report, decision), path_effect_text(path)),
+                more=_paragraphs(f"asked in {helper}" if helper else ""),
+                beside=_shorten_label(path_note(path)),
                 spot=_as_spot(decision),
             )
         )
@@ -380,7 +382,7 @@ def _remedy_section(report: Report) -> Section | None:
                 "good" if works else "note",
                 sign=sign_of(remedy),
                 details=[_shorten_label(target_text(report, remedy)), verdict_label(remedy)],
-                more=[_shorten_paragraph(text) for text in (outcome(remedy), *remedy.differences)],
+                more=[_shorten_paragraph(text) for text in (outcome_text(remedy), *remedy.differences)],
                 spot=spot,
                 comment=[_shorten_paragraph(one_line(text)) for text in comment_for_cell(report, remedy)],
             )
@@ -409,7 +411,7 @@ def _check_section(report: Report) -> Section | None:
     checks = report.check or []
     sentences: list[tuple[str, Look]] = []
     for check in checks:
-        equal_checks = [other for other in checks if other == check]  # such as a call with gradients and a call without
+        equal_checks = [other for other in checks if other == check]  # for example, of calls with and without gradients
         if check.equal and check is not equal_checks[0]:
             continue
         sentences.append((check_sentence(report, check, len(equal_checks)), "good" if check.equal else "bad"))
@@ -432,7 +434,7 @@ def _value_section(report: Report) -> Section | None:
                 Row(
                     f"{number}l{index}",
                     _shorten_label(line_sentence(report, line)),
-                    details=[_shorten_label(code)] if (code := code_of_line(report, line)) else [],
+                    details=_labels(code_of_line(report, line)),
                     beside=_shorten_label(line_note(line)),
                     spot=_as_spot(line.location),
                 )
@@ -440,7 +442,9 @@ def _value_section(report: Report) -> Section | None:
         if (left_out := left_out_sentence(values)) != "":
             rows.append(Row(f"{number}m", left_out))
     lines = sum(len(values.lines) for values in report.values or [])
-    return Section("value", "Values", list(_first_items(rows)), len(rows), [counted(lines, "line")]) if rows else None
+    return (
+        Section("value", "Values", list(_first_items(rows)), len(rows), [count_text(lines, "line")]) if rows else None
+    )
 
 
 def _reproducer_section(report: Report) -> Section | None:
@@ -457,7 +461,7 @@ def _note_section(report: Report) -> Section | None:
         Row(
             f"effect{index}",
             _shorten_label(effect.what),
-            details=[*_place_details(report, effect.location), "not run again"],
+            details=_labels(_place_text(report, effect.location), "not run again"),
             spot=_as_spot(effect.location),
         )
         for index, effect in enumerate(_first_items(effects))
@@ -469,7 +473,7 @@ def _note_section(report: Report) -> Section | None:
     return _make_section("note", "Notes", rows[:MAX_ROWS], [*effects, *diagnostics])
 
 
-#: Sections of sentences, which every view shows unchanged.
+#: The functions that make the sections whose rows are sentences; every view shows these sentences unchanged.
 _MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (
     _cost_section,
     _check_section,
@@ -505,16 +509,18 @@ def _as_spot(location: Location | None) -> Spot | None:
     return Spot(location.source, location.line, location.column) if location is not None else None
 
 
-def _place_text(report: Report, location: Location) -> str:
-    return _shorten_label(place(report, without_function(location)))
+def _place_text(report: Report, location: Location | None) -> str:
+    return line_text(report, location) if location is not None else ""
 
 
-def _place_details(report: Report, location: Location | None) -> list[str]:
-    return [_place_text(report, location)] if location is not None else []
+def _labels(*texts: str) -> list[str]:
+    """Return the texts that are not empty, shortened."""
+    return [_shorten_label(text) for text in texts if text]
 
 
-def _spot_text(report: Report, spot: Spot | None) -> str:
-    return _place_text(report, Location(spot.source, spot.line, spot.line)) if spot is not None else ""
+def _paragraphs(*texts: str) -> list[str]:
+    """Return the paragraphs that are not empty, shortened."""
+    return [_shorten_paragraph(text) for text in texts if text]
 
 
 def _shorten_label(text: str) -> str:

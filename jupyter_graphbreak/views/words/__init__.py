@@ -1,5 +1,5 @@
-"""The wording of reports, shared by all views: places, permissions, what happened on each line.
+"""Put the parts of a report into words, once for all views, and annotate its source lines.
 
-In: a report. Out: words, and lines with what happened on them.
+In: a report. Out: names, sentences and annotated source lines.
 May import ``knowledge`` and ``report``.
 """

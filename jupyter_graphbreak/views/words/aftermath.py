@@ -1,4 +1,4 @@
-"""Describe the run after a break: where functions resume, and what runs eagerly."""
+"""Describe the run after a break: where functions resume, and which functions run eagerly."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, place, without_function
-from jupyter_graphbreak.views.words.plain_text import graph_names
+from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, line_text, location_text
+from jupyter_graphbreak.views.words.plain_text import graph_names, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Break, NoFrame, Report, Resume, Skipped
 
-#: At most this many places, and this many functions, are named.
+#: At most this many resume functions, and this many eager functions, are named.
 _MAX_NAMES = 3
 _WHY_NO_FRAMES: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",
@@ -27,20 +27,20 @@ _WHY_NO_FRAMES: dict[NoFrame | None, str] = {
 
 
 def aftermath(report: Report, graph_break: Break) -> list[str]:
-    """Describe what happened after a break: where its functions resume, and what runs eagerly."""
-    graphs = [graph.id for graph in lookup.graphs_ended(report).get(graph_break.id, ())]
+    """Describe what happened after a break, one sentence each: where functions resume, and which run eagerly."""
+    graphs = [graph.id for graph in lookup.graphs_by_break(report).get(graph_break.id, ())]
     prefix = f"{graph_names(graphs)}, then " if graphs else ""
     lines = []
     resumes = nearest_first(graph_break, lookup.resumes_of(report, graph_break))
-    resumed = [resume for resume in resumes if has_run(resume)]
-    places = [_resume_place_text(report, resume) for resume in (resumed or resumes)]
+    resumes_that_ran = [resume for resume in resumes if has_run(resume)]
+    places = [_resume_location_text(report, resume) for resume in (resumes_that_ran or resumes)]
     if places:
-        names = {resume.name for resume in resumed}
+        names = {resume.name for resume in resumes_that_ran}
         unreached = [resume for resume in resumes if resume.name in names and not has_run(resume)]
         places += [_untaken_branch_text(resume) for resume in unreached]
-        lines.append(f"{prefix}resumes at {_join_first(list(dict.fromkeys(places)), '; ')}")
+        lines.append(f"{prefix}resumes at {join_words(list(dict.fromkeys(places)), '; ', _MAX_NAMES)}")
         prefix = ""
-    eager = lookup.skipped_by(report, graph_break)
+    eager = lookup.functions_skipped_by(report, graph_break)
     if eager:
         lines.append(prefix + _eager_functions_text(report, eager))
         prefix = ""
@@ -52,7 +52,7 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
     return lines or [f"{prefix}nothing is left to resume"]
 
 
-def aftermath_here(report: Report, graph_break: Break) -> str:
+def aftermath_in_function(report: Report, graph_break: Break) -> str:
     """Describe in a few words what happened after a break to the function that contains it."""
     location = graph_break.location
     if graph_break.outcome == "error":
@@ -60,7 +60,7 @@ def aftermath_here(report: Report, graph_break: Break) -> str:
     if location is None:
         return ""
     function_of_break = _function_key(report, location)
-    eager = (skipped.location for skipped in lookup.skipped_by(report, graph_break))
+    eager = (skipped.location for skipped in lookup.functions_skipped_by(report, graph_break))
     if any(lines is not None and _function_key(report, lines) == function_of_break for lines in eager):
         return "runs eagerly"
     resumes = nearest_first(graph_break, lookup.resumes_of(report, graph_break))
@@ -70,11 +70,11 @@ def aftermath_here(report: Report, graph_break: Break) -> str:
     graph = f" ({resume.graphs[0]})" if resume.graphs else ""
     if _function_key(report, resume.location) == function_of_break:
         return f"resumes at {resume.location.line}{graph}"
-    return f"resumes at {place(report, resume.location)}{graph}"
+    return f"resumes at {location_text(report, resume.location)}{graph}"
 
 
 def nearest_first(graph_break: Break, resumes: Iterable[Resume]) -> list[Resume]:
-    """Sort resume functions: first those of the function that breaks, then those of its file, then the rest."""
+    """Sort resume functions: first those of the function that broke, then others in its file, then the rest."""
     location = graph_break.location
 
     def distance(resume: Resume) -> int:
@@ -99,8 +99,10 @@ def _function_key(report: Report, location: Location) -> tuple[str, str]:
     return location.source, function_of(report, location)
 
 
-def _resume_place_text(report: Report, resume: Resume) -> str:
-    where = "torch's wrapper" if is_wrapper_of_torch(report, resume.location) else place(report, resume.location)
+def _resume_location_text(report: Report, resume: Resume) -> str:
+    where = (
+        "torch's wrapper" if is_wrapper_of_torch(report, resume.location) else location_text(report, resume.location)
+    )
     if resume.graphs:
         return f"{where} ({graph_names(resume.graphs)})"
     return where if resume.frames else f"{where} ({why_no_frames(resume)})"
@@ -110,16 +112,11 @@ def _untaken_branch_text(resume: Resume) -> str:
     return "the other branch was not taken" if resume.no_frame == "not reached" else "the other branch may have run"
 
 
-def _join_first(words: Sequence[str], separator: str) -> str:
-    more = len(words) - _MAX_NAMES
-    return separator.join(words[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
 def _eager_functions_text(report: Report, functions: Sequence[Skipped]) -> str:
     named_functions = functions_worth_counting(report, functions) or functions
     names = dict.fromkeys(
         f"{function_of(report, skipped.location) if skipped.location is not None else skipped.function} "
-        f"({place(report, without_function(skipped.location))})"
+        f"({line_text(report, skipped.location)})"
         for skipped in named_functions
     )
-    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {_join_first(list(names), ', ')}"
+    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {join_words(list(names), ', ', _MAX_NAMES)}"

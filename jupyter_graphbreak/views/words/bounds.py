@@ -1,7 +1,7 @@
 """Limit reports to the part that views show, because a report may be very large or come from an untrusted source.
 
-Views show only the beginning of lists and texts that are too long, and a note in the report says how much is shown.
-The front end has the same limits for lists, so that both number the breaks in the same way.
+Of lists and strings that are too long, views show only the beginning, and a note in the report says how much is shown.
+The front end has the same limits for lists, because otherwise it would number the breaks differently.
 """
 
 from __future__ import annotations
@@ -18,16 +18,9 @@ from jupyter_graphbreak.report.cost import Spread
 from jupyter_graphbreak.report.location import Location, Segment
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 from jupyter_graphbreak.report.reproducer import Reproducer
-from jupyter_graphbreak.report.schema import (
-    Break,
-    Diagnostic,
-    Graph,
-    GraphLine,
-    Report,
-    Setting,
-)
+from jupyter_graphbreak.report.schema import Break, Diagnostic, Graph, GraphLine, Report, Setting
 from jupyter_graphbreak.report.values import ValueRange
-from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.lookup import per_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,19 +30,19 @@ if TYPE_CHECKING:
 MAX_PARTS = 5_000
 _MAX_NESTED_ENTRIES = 20_000
 _MAX_TOTAL_NESTED_ENTRIES = 400_000
-#: The maximum number of characters of a name, of a sentence, of source text, code or a change, and of all texts.
+#: The maximum number of characters of a name, of a sentence, of source text, code or a change, and of all strings.
 _MAX_NAME_LENGTH = 500
 _MAX_SENTENCE_LENGTH = 20_000
 _MAX_SOURCE_TEXT_LENGTH = 2_000_000
 _MAX_TOTAL_LENGTH = 32_000_000
-#: The maximum number of lines of one text, and of all multi-line texts.
+#: The maximum number of lines of one string, and of all strings with several lines.
 _MAX_LINES = 20_000
 _MAX_TOTAL_LINES = 400_000
 #: The maximum number of lines that one location covers.
 _MAX_PLACE_LINES = 20_000
 _LAST_LINE = 10**9
 _MAX_ABS_NUMBER = 2**53
-#: Maximum nesting of a value of unknown type, such as a setting.
+#: The maximum nesting of a value of unknown type, such as a setting.
 _MAX_NESTING = 20
 #: Fields that contain sentences, and fields that contain source text or code; all others contain names.
 _SENTENCE_FIELDS = frozenset({
@@ -60,31 +53,32 @@ _TEXT_FIELDS = {
     (Segment, "text"), (Graph, "code"), (Edit, "old"), (Edit, "new"), (Remedy, "patch"), (Remedy, "code"),
     (Reproducer, "script"), (Reproducer, "issue"),
 }  # fmt: skip
-#: Parts that are referred to by id, so duplicate ids are dropped. Other parts are referred to by index.
+#: The lists whose entries are referred to by id: an entry with the id of an earlier one is left out. Entries of other
+#: lists are referred to by index.
 _LISTS_WITH_IDS = ("sources", "graphs", "breaks", "resumes", "skipped", "scopes")
 _T = TypeVar("_T")
 
 
-def bounded(part: _T) -> _T:
-    """Return a part of a report, or of a job or comparison, with its lists and texts limited."""
+def limit_part(part: _T) -> _T:
+    """Return a part of a report, a job or a comparison, with its lists and strings limited."""
     type_of_part: Any = type(part)
     shown: _T = _limiter(type_of_part)(part, _Bounds(), "", type_of_part)
     return shown
 
 
 @per_report
-def _bounded_report(report: Report) -> Report | None:
-    shown = _Bounds().report(report)
-    return shown if shown is not report else None  # a cached reference to the report itself would keep it alive
+def _limit_report_if_needed(report: Report) -> Report | None:
+    shown = _Bounds().limit_report(report)
+    return shown if shown is not report else None  # if the cache referred to the report itself, it would stay alive
 
 
 def shown_part(report: Report) -> Report:
     """Return the part of a report that views show: the report itself, unless it is very large or malformed.
 
-    In the result, lists and texts are limited, numbers are finite and in a sensible range, ids are unique, scopes and
-    frames do not contain themselves, and settings of breaks refer to existing scopes.
+    In the result, lists and strings are limited, numbers are finite and in a sensible range, ids are unique, scopes and
+    frames form no cycles, and settings of breaks refer to existing scopes.
     """
-    return _bounded_report(report) or report
+    return _limit_report_if_needed(report) or report
 
 
 class _Bounds:
@@ -92,30 +86,30 @@ class _Bounds:
 
     def __init__(self) -> None:
         self.entries_left = _MAX_TOTAL_NESTED_ENTRIES
-        self.text = _MAX_TOTAL_LENGTH
-        self.lines = _MAX_TOTAL_LINES
+        self.characters_left = _MAX_TOTAL_LENGTH
+        self.lines_left = _MAX_TOTAL_LINES
         self.cut_lists: dict[str, tuple[int, int]] = {}
-        self.cut_texts = 0
-        self.cut_entries = 0
+        self.cut_strings = 0
+        self.dropped_entries = 0
 
-    def report(self, report: Report) -> Report:
-        changed: dict[str, Any] = {}
+    def limit_report(self, report: Report) -> Report:
+        changed_fields: dict[str, Any] = {}
         for name, kind in _fields(type(report)):
             value = getattr(report, name)
-            items = self._shown_entries(report, name, value) if isinstance(value, list) else value
+            items = self._select_entries(report, name, value) if isinstance(value, list) else value
             shown = _limiter(kind)(items, self, name, type(report))
             if shown is not value:
-                changed[name] = shown
-        if changed:
-            report = msgspec.structs.replace(report, **changed)
-        report = _without_dangling_references(report)
+                changed_fields[name] = shown
+        if changed_fields:
+            report = msgspec.structs.replace(report, **changed_fields)
+        report = _remove_dangling_references(report)
         notes = list(self._notes())
         if notes:
             report = msgspec.structs.replace(report, diagnostics=[*notes, *report.diagnostics])
         return report
 
-    def _shown_entries(self, report: Report, name: str, items: list[Any]) -> list[Any]:
-        """Return the shown entries of a top-level list: entries with unique ids, and the breaks that are read first."""
+    def _select_entries(self, report: Report, name: str, items: list[Any]) -> list[Any]:
+        """Return the entries of a top-level list to show: one for each id; of too many breaks, those to fix first."""
         shown = items
         if name in _LISTS_WITH_IDS:
             unique = {item.id: item for item in reversed(items)}
@@ -131,45 +125,47 @@ class _Bounds:
         return shown
 
     def _notes(self) -> Iterable[Diagnostic]:
-        """Yield notes about the parts left out."""
+        """Yield notes about the parts that were left out."""
         if self.cut_lists:
             parts = [
                 f"{shown} of {total} {_LIST_NOUNS.get(name, name)}" for name, (shown, total) in self.cut_lists.items()
             ]
             yield Diagnostic("warning", f"This report is too large to show in full. Shown: {', '.join(parts)}.")
-        if self.cut_entries:
-            yield Diagnostic("warning", f"Entries of long lists in this report that are not shown: {self.cut_entries}.")
-        if self.cut_texts:
-            yield Diagnostic("warning", f"Texts in this report that are not shown in full: {self.cut_texts}.")
+        if self.dropped_entries:
+            yield Diagnostic(
+                "warning", f"Entries of long lists in this report that are not shown: {self.dropped_entries}."
+            )
+        if self.cut_strings:
+            yield Diagnostic("warning", f"Texts in this report that are not shown in full: {self.cut_strings}.")
 
-    def items(self, items: list[Any]) -> list[Any]:
-        """Return the beginning of a nested list."""
+    def limit_list(self, items: list[Any]) -> list[Any]:
+        """Return the beginning of a nested list, or the list itself if it is short enough."""
         max_items = min(_MAX_NESTED_ENTRIES, self.entries_left)
         self.entries_left -= min(len(items), max_items)
         if len(items) <= max_items:
             return items
-        self.cut_entries += len(items) - max_items
+        self.dropped_entries += len(items) - max_items
         return items[:max_items]
 
-    def string(self, text: str, limit: int) -> str:
-        """Return a text, truncated if it is too long."""
-        if len(text) <= _MAX_NAME_LENGTH <= self.text and "\n" not in text:
-            self.text -= len(text)
+    def limit_string(self, text: str, limit: int) -> str:
+        """Return a string, truncated if it is too long or has too many lines."""
+        if len(text) <= _MAX_NAME_LENGTH <= self.characters_left and "\n" not in text:
+            self.characters_left -= len(text)
             return text
-        limit = min(limit, self.text)
+        limit = min(limit, self.characters_left)
         shown = text if len(text) <= limit else f"{text[:limit]}…"
         if "\n" in shown:
-            max_lines = min(_MAX_LINES, self.lines)
+            max_lines = min(_MAX_LINES, self.lines_left)
             line_breaks = shown.count("\n")
             if line_breaks > max_lines:
                 shown = "\n".join([*shown.split("\n", max_lines)[:max_lines], "…"])
-            self.lines -= min(line_breaks, max_lines)
-        self.cut_texts += shown is not text
-        self.text -= min(len(shown), self.text)
+            self.lines_left -= min(line_breaks, max_lines)
+        self.cut_strings += shown is not text
+        self.characters_left -= min(len(shown), self.characters_left)
         return shown
 
 
-#: Readable names of lists, if they differ from the field names.
+#: Readable names of lists, for those whose field names are not readable.
 _LIST_NOUNS = {
     "skipped": "eager functions",
     "order": "places in the order of breaks",
@@ -185,14 +181,14 @@ _LIST_NOUNS = {
 
 @cache
 def _fields(struct_type: type) -> list[tuple[str, Any]]:
-    """Return the fields of a class whose values can be too large, with their types."""
+    """Return the names and types of the fields of a class whose values may be too large."""
     fields = ((field.name, field.type) for field in msgspec.structs.fields(struct_type))
     return [(name, type_) for name, type_ in fields if type_ is not bool and get_origin(type_) is not Literal]
 
 
 @cache
 def _limiter(type_: Any) -> Callable[[Any, _Bounds, str, type], Any]:
-    """Return the function that limits values of a type; it returns the same object if there is nothing to do."""
+    """Return a function that limits values of a type; if a value is within the limits, it returns the same object."""
     origin, type_arguments = get_origin(type_), get_args(type_)
     if origin in {Union, types.UnionType}:
         other_types = [part for part in type_arguments if part is not type(None)]
@@ -207,7 +203,7 @@ def _limiter(type_: Any) -> Callable[[Any, _Bounds, str, type], Any]:
     if type_ is str:
         return _limit_string
     if type_ is float:
-        return lambda value, _bounds, _name, _owner: _finite(value, 0.0)
+        return lambda value, _bounds, _name, _owner: _make_finite(value, 0.0)
     if type_ in {bool, type(None)} or origin is Literal:
         return lambda value, _bounds, _name, _owner: value
     return _limit_any
@@ -215,8 +211,8 @@ def _limiter(type_: Any) -> Callable[[Any, _Bounds, str, type], Any]:
 
 def _limit_string(value: str, bounds: _Bounds, name: str, owner: type) -> str:
     if (owner, name) in _TEXT_FIELDS:
-        return bounds.string(value, _MAX_SOURCE_TEXT_LENGTH)
-    return bounds.string(value, _MAX_SENTENCE_LENGTH if name in _SENTENCE_FIELDS else _MAX_NAME_LENGTH)
+        return bounds.limit_string(value, _MAX_SOURCE_TEXT_LENGTH)
+    return bounds.limit_string(value, _MAX_SENTENCE_LENGTH if name in _SENTENCE_FIELDS else _MAX_NAME_LENGTH)
 
 
 def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int = 0) -> Any:
@@ -224,37 +220,37 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
     if isinstance(value, str):
         return _limit_string(value, bounds, name, owner)
     if isinstance(value, float):
-        return value if owner is ValueRange and math.isfinite(value) else _finite(value, None)
+        return value if owner is ValueRange and math.isfinite(value) else _make_finite(value, None)
     if isinstance(value, int):
         return max(-_MAX_ABS_NUMBER, min(value, _MAX_ABS_NUMBER))
     if isinstance(value, (list, dict)) and depth >= _MAX_NESTING:
-        bounds.cut_entries += 1
+        bounds.dropped_entries += 1
         return "…"
     if isinstance(value, list):
         return _keep_if_identical(
-            value, [_limit_any(item, bounds, name, owner, depth + 1) for item in bounds.items(value)]
+            value, [_limit_any(item, bounds, name, owner, depth + 1) for item in bounds.limit_list(value)]
         )
     if isinstance(value, dict):
-        items = bounds.items(list(value.items()))
+        items = bounds.limit_list(list(value.items()))
         limited = {_limit_string(str(key), bounds, "", owner): _limit_any(item, bounds, name, owner, depth + 1)
                 for key, item in items}  # fmt: skip
         return value if limited == value else limited
     return value
 
 
-def _finite(value: float, default: float | None) -> float | None:
+def _make_finite(value: float, default: float | None) -> float | None:
     if not math.isfinite(value):
         return default
     return value if abs(value) <= _MAX_ABS_NUMBER else math.copysign(_MAX_ABS_NUMBER, value)
 
 
 def _list_limiter(limit: Callable[[Any, _Bounds, str, type], Any]) -> Callable[[Any, _Bounds, str, type], Any]:
-    def limit_list(value: list[Any], bounds: _Bounds, name: str, owner: type) -> list[Any]:
-        # Top-level lists are already limited, and do not count against the budget of nested lists.
-        items = value if issubclass(owner, Report) else bounds.items(value)
+    def limit_values(value: list[Any], bounds: _Bounds, name: str, owner: type) -> list[Any]:
+        # Top-level lists are already limited, and do not count towards the limit of nested entries.
+        items = value if issubclass(owner, Report) else bounds.limit_list(value)
         return _keep_if_identical(value, [limit(item, bounds, name, owner) for item in items])
 
-    return limit_list
+    return limit_values
 
 
 def _keep_if_identical(old: list[Any], new: list[Any]) -> list[Any]:
@@ -263,28 +259,24 @@ def _keep_if_identical(old: list[Any], new: list[Any]) -> list[Any]:
 
 
 def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], Any]:
-    validate = _VALIDATORS.get(struct_type, _return_unchanged)
+    repair = _REPAIRS.get(struct_type, lambda value: value)
     limiters: list[tuple[str, Any]] = []  # filled at the first value, since a class may contain itself
 
     def limit_struct(value: Any, bounds: _Bounds, _name: str, _owner: type) -> Any:
         if not limiters:
             limiters.extend((name, _limiter(type_)) for name, type_ in _fields(struct_type))
-        changed = {}
+        changed_fields = {}
         for name, limit in limiters:
             old = getattr(value, name)
             new = limit(old, bounds, name, struct_type)
             if new is not old:
-                changed[name] = new
-        return validate(msgspec.structs.replace(value, **changed) if changed else value)
+                changed_fields[name] = new
+        return repair(msgspec.structs.replace(value, **changed_fields) if changed_fields else value)
 
     return limit_struct
 
 
-def _return_unchanged(value: _T) -> _T:
-    return value
-
-
-def _valid_location(place: Location) -> Location:
+def _repair_location(place: Location) -> Location:
     """Return a location with valid lines and columns."""
     line = min(max(place.line, 0), _LAST_LINE)
     end_line = min(max(place.end_line, line), line + _MAX_PLACE_LINES)
@@ -295,45 +287,41 @@ def _valid_location(place: Location) -> Location:
     return msgspec.structs.replace(place, line=line, end_line=end_line, column=column, end_column=end_column)
 
 
-def _with_valid_line(part: Any, name: str) -> Any:
+def _repair_line(part: Any, name: str) -> Any:
     line = getattr(part, name)
     valid_line = min(max(line, 0), _LAST_LINE)
     return part if valid_line == line else msgspec.structs.replace(part, **{name: valid_line})
 
 
-def _valid_spread(time: Spread) -> Spread:
-    return time if time.runs > 0 else msgspec.structs.replace(time, runs=1)
-
-
-_VALIDATORS: dict[type, Callable[[Any], Any]] = {
-    Location: _valid_location,
-    Segment: lambda segment: _with_valid_line(segment, "first_line"),
-    GraphLine: lambda line: _with_valid_line(line, "line"),
-    Spread: _valid_spread,
+_REPAIRS: dict[type, Callable[[Any], Any]] = {
+    Location: _repair_location,
+    Segment: lambda segment: _repair_line(segment, "first_line"),
+    GraphLine: lambda line: _repair_line(line, "line"),
+    Spread: lambda time: time if time.runs > 0 else msgspec.structs.replace(time, runs=1),
 }
 
 
-def _without_dangling_references(report: Report) -> Report:
-    """Return a report without cycles, whose settings and error refer only to existing parts."""
-    changed: dict[str, Any] = {}
+def _remove_dangling_references(report: Report) -> Report:
+    """Return a report without cycles of scopes or frames, whose settings and error refer only to existing parts."""
+    changed_fields: dict[str, Any] = {}
     scopes = {scope.id for scope in report.scopes}
     cyclic_scopes = _ids_closing_cycles({scope.id: scope.parent for scope in report.scopes})
-    _replace_list(changed, "scopes", report.scopes, lambda scope: _without_field(scope, "parent", cyclic_scopes))
+    _replace_list(changed_fields, "scopes", report.scopes, lambda scope: _clear_field(scope, "parent", cyclic_scopes))
     cyclic_frames = _ids_closing_cycles({frame.id: frame.caller for frame in report.frames})
-    _replace_list(changed, "frames", report.frames, lambda frame: _without_field(frame, "caller", cyclic_frames))
-    _replace_list(changed, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
+    _replace_list(changed_fields, "frames", report.frames, lambda frame: _clear_field(frame, "caller", cyclic_frames))
+    _replace_list(changed_fields, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
     if report.error is not None and report.error.break_ not in {None, *(break_.id for break_ in report.breaks)}:
-        changed["error"] = msgspec.structs.replace(report.error, break_=None)
-    return msgspec.structs.replace(report, **changed) if changed else report
+        changed_fields["error"] = msgspec.structs.replace(report.error, break_=None)
+    return msgspec.structs.replace(report, **changed_fields) if changed_fields else report
 
 
-def _replace_list(changed: dict[str, Any], name: str, items: list[_T], convert: Callable[[_T], _T]) -> None:
+def _replace_list(changed_fields: dict[str, Any], name: str, items: list[_T], convert: Callable[[_T], _T]) -> None:
     limited = _keep_if_identical(items, [convert(item) for item in items])
     if limited is not items:
-        changed[name] = limited
+        changed_fields[name] = limited
 
 
-def _without_field(part: Any, name: str, ids: set[str]) -> Any:
+def _clear_field(part: Any, name: str, ids: set[str]) -> Any:
     return msgspec.structs.replace(part, **{name: None}) if part.id in ids else part
 
 
@@ -347,7 +335,7 @@ def _with_known_scopes(break_: Break, scopes: set[str]) -> Break:
 
 
 def _ids_closing_cycles(parents: dict[str, str | None]) -> set[str]:
-    """Return the ids whose parent link closes a cycle, one per cycle."""
+    """Return, for each cycle of parents, the id whose parent closes the cycle."""
     closing: set[str] = set()
     visited: set[str] = set()
     for start in parents:

@@ -1,11 +1,11 @@
-"""Describe the changes between two runs, for text and markup."""
+"""Put the changes between two runs into words."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.plain_text import count_text
 from jupyter_graphbreak.views.words.reason import reason_of
 
 if TYPE_CHECKING:
@@ -24,15 +24,17 @@ def headline(changes: Changes) -> str:
     if parts:
         (first, number), *rest = parts
         known_changes = ", ".join(
-            [f"{counted(number, 'break')} {first}", *(f"{number} {kind}" for kind, number in rest)]
+            [f"{count_text(number, 'break')} {first}", *(f"{number} {kind}" for kind, number in rest)]
         )
     elif same_count:
-        known_changes = f"the same {counted(same_count, 'break') if same_count > 1 else 'break'}"
+        known_changes = f"the same {count_text(same_count, 'break') if same_count > 1 else 'break'}"
     elif unknown_count or not _is_comparable(changes):
         known_changes = ""
     else:
         known_changes = "no break then or now"
-    incomparable = f"cannot compare {counted(unknown_count, 'break')}" if unknown_count else "cannot compare everything"
+    incomparable = (
+        f"cannot compare {count_text(unknown_count, 'break')}" if unknown_count else "cannot compare everything"
+    )
     if not known_changes and not unknown_count:
         incomparable = "cannot compare"
     return "; ".join(
@@ -41,9 +43,9 @@ def headline(changes: Changes) -> str:
 
 
 def figures(changes: Changes) -> list[str]:
-    """Return the figures of both runs: "breaks 2 -> 1"; an unchanged figure is shown once.
+    """Return the figures of both runs: "breaks 2 -> 1"; a figure that is the same in both is given once.
 
-    Functions that only one run compiled, because PyTorch still had the code, are not counted.
+    Functions that only one run compiled, because PyTorch still had their code, are not counted.
     """
     before, after = changes.before, changes.after
     if not _is_comparable(changes):
@@ -61,7 +63,7 @@ def figures(changes: Changes) -> list[str]:
         lines.append(f"compiling {_old_to_new(f'{old_s:.2f} s', f'{new_s:.2f} s')}")
     hits = before.timing.cache_hits, after.timing.cache_hits
     if old_s is not None and new_s is not None and hits[0] != hits[1]:
-        lines.append(f"graphs from inductor's cache {_old_to_new(*(str(number or 0) for number in hits))}")
+        lines.append(f"graphs from Inductor's cache {_old_to_new(*(str(number or 0) for number in hits))}")
     if before.status != after.status:
         lines.append(_old_to_new(before.status, after.status))
     if changes.reused and lines:
@@ -75,18 +77,18 @@ def _is_comparable(changes: Changes) -> bool:
 
 
 def _not_recompiled_text(changes: Changes) -> str:
-    """Name the functions that only one run compiled: "this run did not compile norm (PyTorch still had the code)"."""
+    """Name the functions that one run did not compile: "this run did not compile norm (PyTorch still had the code)"."""
     sentences = []
     for run, label in (("after", "this run"), ("before", "the run before")):
         names = list(dict.fromkeys(function.function for function in changes.reused if function.run == run))
         if names:
-            shown = counted(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
+            shown = count_text(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
             sentences.append(f"{label} did not compile {shown} (PyTorch still had the code)")
     return ", ".join(sentences)
 
 
 def describe_change(change: BreakChange) -> tuple[str, str, str]:
-    """Return the place of a break in the later or the earlier run, its expression and its reason."""
+    """Return a break's location in the later run, or else in the earlier one, its expression and its reason."""
     place_text = _change_place_text(change.after or change.before)
     if change.change == "moved":
         place_text = _old_to_new(_change_place_text(change.before), place_text)
@@ -97,7 +99,7 @@ def describe_change(change: BreakChange) -> tuple[str, str, str]:
 
 
 def change_status(change: BreakChange) -> str:
-    """Return how a break changed, or why that is not known."""
+    """Return how a break changed: "gone", "new", "moved"; or the reason why that is not known."""
     if change.change != "unknown":
         return change.change
     if change.before is None:

@@ -1,4 +1,4 @@
-"""Sentences about compile time, run time and correctness."""
+"""Sentences about compile time, the time of calls, and correctness."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from jupyter_graphbreak.report.break_times import break_times
 from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.places import function_of, place, without_function
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, one_line
+from jupyter_graphbreak.views.words.lookup import per_report
+from jupyter_graphbreak.views.words.places import function_of, line_text, location_text
+from jupyter_graphbreak.views.words.plain_text import breaks_text, count_text, join_with_and, join_words, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
 #: The maximum number of functions to name, and the minimum compile time in seconds that is worth a sentence.
 _MAX_NAMED_FUNCTIONS = 3
 _MIN_COMPILE_S = 1.0
-#: Times shorter than this, in seconds, would be shown as zero.
+#: Shorter times, in seconds, would be shown as zero.
 _MIN_SHOWN_S = 0.05
-#: A block is named if it is repeated at least this often, and if compiling it alone saves this share of the operations.
+#: A block is mentioned if a graph repeats it at least this often, and if compiling it alone saves at least
+#: ``_MIN_BLOCK_SAVING`` of the operations.
 _MIN_REPEATS = 3
-#: A shorter repeated block, such as one indexing operation that a line repeats, cannot be compiled alone.
+#: A repeated block with fewer operations, such as one indexing operation in a loop, cannot be compiled alone.
 _MIN_BLOCK_OPS = 4
 _MIN_BLOCK_SAVING = 0.4
 
 
 def startup_sentence(report: Report) -> str:
-    """Return which functions took longest to compile; empty if compilation was short.
+    """Say which functions took longest to compile; empty if compiling took little time.
 
     "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 3.2 s for norm, 2.7 s for 2 more
-    functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; inductor's cache had the code of 2 of 6
+    functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; Inductor's cache had the code of 2 of 6
     graphs; graph A repeats the block that starts at line 31 in forward 12 times (96% of its operations): compiling that
     block alone may save 88% of the graph's compile time".
     """
@@ -49,13 +50,15 @@ def startup_sentence(report: Report) -> str:
     total = sum(times.values())
     if total < _MIN_COMPILE_S:
         return ""
-    longest = sorted(times.items(), key=lambda item: -item[1])
+    times_by_length = sorted(times.items(), key=lambda item: -item[1])
     parts = [
-        f"{seconds:.1f} s for {name}" for name, seconds in longest[:_MAX_NAMED_FUNCTIONS] if seconds >= _MIN_SHOWN_S
+        f"{seconds:.1f} s for {name}"
+        for name, seconds in times_by_length[:_MAX_NAMED_FUNCTIONS]
+        if seconds >= _MIN_SHOWN_S
     ]
-    rest = longest[_MAX_NAMED_FUNCTIONS:]
+    rest = times_by_length[_MAX_NAMED_FUNCTIONS:]
     if sum(seconds for _, seconds in rest) >= _MIN_SHOWN_S:
-        parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {counted(len(rest), 'more function')}")
+        parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {count_text(len(rest), 'more function')}")
     recompile_s = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
     sentences = [f"start-up: {total:.1f} s of compiling: {', '.join(parts)}"]
     if recompile_s >= _MIN_SHOWN_S:
@@ -64,9 +67,9 @@ def startup_sentence(report: Report) -> str:
 
 
 def _waiting_calls_text(report: Report) -> str:
-    """Return how many calls waited for recompiles: "for which 3 calls waited".
+    """Say how many calls waited for recompiles: "for which 3 calls waited".
 
-    Frames that one call recompiles, such as a function and its resume function, count once.
+    If one call recompiles several frames, such as a function and its resume function, it counts once.
     """
     recompiles_by_function: defaultdict[str | None, int] = defaultdict(int)
     for frame in report.frames:
@@ -74,33 +77,33 @@ def _waiting_calls_text(report: Report) -> str:
     entries = {frame.id for frame in report.frames if frame.role == "entry"}
     calls = sum(count for first, count in recompiles_by_function.items() if first in entries)
     calls = max(calls, *recompiles_by_function.values())
-    return f"for which {counted(calls, 'call')} waited"
+    return f"for which {count_text(calls, 'call')} waited"
 
 
 def _cache_sentence(report: Report) -> list[str]:
-    """Return how much of the graphs' code came from inductor's cache on disk."""
+    """Return a sentence, in a list, that says for how many graphs Inductor's cache on disk had the code."""
     hits, misses = report.timing.cache_hits, report.timing.cache_misses
     if hits is None or misses is None or not hits + misses:
         return []
     if hits:
-        return [f"inductor's cache had the code of {hits} of {counted(hits + misses, 'graph')}"]
-    return ["inductor's cache had none of it: keep the folder that TORCHINDUCTOR_CACHE_DIR names for the next start"]
+        return [f"Inductor's cache had the code of {hits} of {count_text(hits + misses, 'graph')}"]
+    return ["Inductor's cache had none of it: keep the folder that TORCHINDUCTOR_CACHE_DIR names for the next start"]
 
 
 def _block_sentence(report: Report) -> list[str]:
-    """Name the block of a model that a graph repeats, if compiling it alone would save time."""
+    """Return a sentence, in a list, about the block that a graph repeats, if compiling it alone would save time."""
     block = max(filter(None, map(largest_repeated_block, report.graphs)), key=lambda block: block.saving, default=None)
     is_measured = report.cost is not None and any(entry.regions is not None for entry in report.cost.entries)
     if block is None or block.saving < _MIN_BLOCK_SAVING or is_measured:
         return []
-    start, share = place(report, block.place), f"{block.share:.0%} of its operations"
+    start, share = location_text(report, block.place), f"{block.share:.0%} of its operations"
     repeats = f"graph {block.graph} repeats the block that starts at {start} {block.times} times ({share})"
     return [f"{repeats}: compiling that block alone may save {block.saving:.0%} of the graph's compile time"]
 
 
 @dataclass(frozen=True)
-class Block:
-    """A block of operations that a graph repeats, with its share of all operations of the graph."""
+class RepeatedBlock:
+    """A block of operations that a graph repeats; ``share`` is that of all repetitions in the graph's operations."""
 
     graph: str
     place: Location
@@ -109,15 +112,15 @@ class Block:
 
     @property
     def saving(self) -> float:
-        """The share of the graph that need not be compiled if the block is compiled alone."""
+        """The share of the graph's operations that need not be compiled if the block is compiled alone."""
         return self.share * (1 - 1 / self.times)
 
 
-def largest_repeated_block(graph: Graph) -> Block | None:
+def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
     """Return the largest block of operations that a graph repeats; ``None`` if there is none.
 
-    Operations are identified by line and target. One that recurs at equal distances belongs to such a block. The place
-    of the block is that of its first operation in the function that spans most of it.
+    Operations are identified by line and target. An operation that recurs at equal distances belongs to such a block.
+    The location of the block is that of its first operation in the function that spans most of the block.
     """
     numbers: defaultdict[tuple[str, int, str], list[int]] = defaultdict(list)
     for number, op in enumerate(graph.ops):
@@ -128,12 +131,12 @@ def largest_repeated_block(graph: Graph) -> Block | None:
         distances = {later - number for number, later in itertools.pairwise(positions)}
         if len(positions) < _MIN_REPEATS or len(distances) > 1 or min(distances) < _MIN_BLOCK_OPS:
             continue
-        covered = distances.pop() * len(positions)
-        if covered <= len(graph.ops) and (largest is None or covered > largest[0]):
-            largest = covered, positions
+        covered_ops = distances.pop() * len(positions)
+        if covered_ops <= len(graph.ops) and (largest is None or covered_ops > largest[0]):
+            largest = covered_ops, positions
     if largest is None:
         return None
-    covered, positions = largest
+    covered_ops, positions = largest
     spans: dict[str | None, list[int]] = {}
     for number in range(positions[0], positions[1]):
         location = graph.ops[number].location
@@ -141,7 +144,7 @@ def largest_repeated_block(graph: Graph) -> Block | None:
             spans.setdefault(location.function, []).append(number)
     widest = max(spans.values(), key=lambda span: span[-1] - span[0])
     start = graph.ops[widest[0]].location
-    return Block(graph.id, start, len(positions), covered / len(graph.ops)) if start is not None else None
+    return RepeatedBlock(graph.id, start, len(positions), covered_ops / len(graph.ops)) if start is not None else None
 
 
 def _frame_name(report: Report, frame: Frame) -> str:
@@ -157,7 +160,7 @@ _INTRODUCED_BY = {
     "aot_eager": "introduced by AOTAutograd (the backend aot_eager shows it as well)",
     "backend": "introduced by the backend",
 }
-#: Ratios below this are shown in percent.
+#: Lower ratios are shown in percent.
 _MIN_SHOWN_RATIO = 1.1
 #: Guards are mentioned if they take at least this share of a call.
 _NOTABLE_GUARD_SHARE = 0.25
@@ -169,22 +172,22 @@ _MAX_ENTRIES, _MAX_REMEDIED = 50, 20
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the time of a call: one graph, the code outside graphs at one break, or the guards.
+    """A piece of a call's time: the time of one graph, of the code outside graphs at one break, or of the guards.
 
     Parameters
     ----------
     name : str
-        "A", "outside at break 1", "guards".
+        The name to show: "A", "outside at break 1", "guards".
     graph : str or None
         The id of the graph.
     number : int or None
         The number of the break.
     us : float
-        The median, in microseconds.
+        The median time, in microseconds.
     share : float
-        The share of all pieces of the entry.
+        The share in the time of all pieces of the entry.
     ops : int
-        The number of operations of the graph.
+        The number of operations in the graph; 0 for other pieces.
     """
 
     kind: Literal["graph", "outside", "guards"]
@@ -197,17 +200,17 @@ class Piece:
 
 
 def time_text(us: float) -> str:
-    """Return a time in the unit that suits it: "12 µs", "3.71 ms", "1.20 s"."""
+    """Return a time in a suitable unit: "12 µs", "3.71 ms", "1.20 s"."""
     if us < 1000:  # noqa: PLR2004
         return f"{us:.0f} µs" if us >= 10 else f"{us:.1f} µs"  # noqa: PLR2004
     return f"{us / 1000:.2f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"  # noqa: PLR2004
 
 
 def cost_verdicts(report: Report) -> list[str]:
-    """Return, for each entry, whether compiling pays off, and how fixing breaks would change that.
+    """Say for each entry whether compiled calls are faster than eager ones, and how fixing breaks changes that.
 
     "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code take 19 µs;
-    without break 1: 1.2 times faster than eager (9 µs)". There is no ratio if the difference is too small to measure,
+    without break 1: 1.2 times faster than eager (9 µs)". No ratio is given if the difference is too small to measure,
     or if the entry was still being compiled during the measurement.
     """
     cost = report.cost
@@ -217,7 +220,7 @@ def cost_verdicts(report: Report) -> list[str]:
 
 
 def entry_prefix(cost: Cost, entry: EntryCost) -> str:
-    """Return the name of an entry as the beginning of a sentence; empty if there is only one entry."""
+    """Return the name of an entry for the beginning of a sentence: "step: "; empty if there is only one entry."""
     return f"{entry.function}: " if len(cost.entries) > 1 else ""
 
 
@@ -226,7 +229,7 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
         return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
     parts = [
-        f"compiled, a call is {_compared_with_eager(entry.eager, entry.compiled)} {times}",
+        f"compiled, a call is {_compare_with_eager(entry.eager, entry.compiled)} {times}",
         *_guard_time_text(entry),
     ]
     for remedied in entry.remedied[:_MAX_REMEDIED]:
@@ -235,12 +238,12 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
             parts.append(f"{name}: no measurable effect")
         else:
             parts.append(
-                f"{name}: {_compared_with_eager(entry.eager, remedied.time)} ({time_text(remedied.time.median_us)})"
+                f"{name}: {_compare_with_eager(entry.eager, remedied.time)} ({time_text(remedied.time.median_us)})"
             )
     return "; ".join(parts)
 
 
-def _compared_with_eager(eager: Spread, measured: Spread) -> str:
+def _compare_with_eager(eager: Spread, measured: Spread) -> str:
     """Compare a time with eager's: "3.1 times slower than eager", "8% faster than eager"."""
     if may_be_equal(eager, measured) or not min(eager.median_us, measured.median_us) > 0:
         return "as fast as eager, within measurement error"
@@ -252,24 +255,26 @@ def _compared_with_eager(eager: Spread, measured: Spread) -> str:
 
 
 def _guard_time_text(entry: EntryCost) -> list[str]:
-    """Return the time to choose, enter and leave compiled code, if it is a large part of the call."""
+    """Return, in a list, the time for choosing, entering and leaving compiled code, if it is a large part of a call."""
     guards = sum(part.time.median_us for part in entry.parts if part.kind == "guards")
     is_notable = guards > _NOTABLE_GUARD_SHARE * entry.compiled.median_us
     return [f"guards and entering the code take {time_text(guards)}"] if is_notable else []
 
 
 def _without_breaks_text(report: Report, ids: Iterable[str]) -> str:
-    """Name the breaks that remedies remove: "without break 1"."""
+    """Return the condition under which a time with remedies was measured: "without break 1"."""
     remedies, numbers = lookup.remedies(report), break_numbers(report)
-    applied = [remedies[ident] for ident in itertools.islice(ids, _MAX_REMEDIED) if ident in remedies]
-    removed_numbers = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
+    applied_remedies = [remedies[ident] for ident in itertools.islice(ids, _MAX_REMEDIED) if ident in remedies]
+    removed_numbers = sorted(
+        {numbers[ident] for remedy in applied_remedies for ident in remedy.breaks if ident in numbers}
+    )
     if not removed_numbers:
-        return "without recompiles" if any(remedy.recompiles for remedy in applied) else "with a remedy"
-    return f"without break{'s' if len(removed_numbers) > 1 else ''} {and_list(list(map(str, removed_numbers)))}"
+        return "without recompiles" if any(remedy.recompiles for remedy in applied_remedies) else "with a remedy"
+    return f"without {breaks_text(removed_numbers)}"
 
 
 def coverage_sentences(report: Report) -> list[str]:
-    """Return, for each entry, how much of it ran compiled, and after how many calls compiling pays off."""
+    """Say for each entry how much of it ran compiled, after how many calls compiling pays off, and related facts."""
     cost = report.cost
     if cost is None:
         return []
@@ -278,7 +283,7 @@ def coverage_sentences(report: Report) -> list[str]:
         parts = [_coverage_text(entry.coverage)] if entry.coverage is not None else []
         parts += _processor_time_text(entry)
         if entry.break_even_calls is not None:
-            parts.append(f"compiling pays off after {counted(entry.break_even_calls, 'call')}")
+            parts.append(f"compiling pays off after {count_text(entry.break_even_calls, 'call')}")
         parts += _time_in_run_text(entry)
         parts += _device_work_text(entry)
         if parts:
@@ -287,7 +292,7 @@ def coverage_sentences(report: Report) -> list[str]:
 
 
 def _time_in_run_text(entry: EntryCost) -> list[str]:
-    """Return the time of the warm calls of the run itself, in which nothing was compiled."""
+    """Return, in a list, the time of the calls in the run itself after the last compilation."""
     time = entry.in_run
     if time is None:
         return []
@@ -296,19 +301,19 @@ def _time_in_run_text(entry: EntryCost) -> list[str]:
 
 
 def _device_work_text(entry: EntryCost) -> list[str]:
-    """Return the work of a CUDA device in a call: "a call launches 12 kernels (eager 48), waits for ..."."""
+    """Describe, in a list, a CUDA device's work in a call: "a call launches 12 kernels (eager 48), waits for ..."."""
     compiled, eager = entry.device_work, entry.eager_device_work
     if compiled is None or eager is None:
         return []
-    graphs = f" and {counted(compiled.graph_launches, 'CUDA graph')}" if compiled.graph_launches else ""
-    launches = f"launches {counted(compiled.launches, 'kernel')}{graphs} (eager {eager.launches})"
-    waits = f"waits for the device {counted(compiled.synchronizations, 'time')} (eager {eager.synchronizations})"
+    graphs = f" and {count_text(compiled.graph_launches, 'CUDA graph')}" if compiled.graph_launches else ""
+    launches = f"launches {count_text(compiled.launches, 'kernel')}{graphs} (eager {eager.launches})"
+    waits = f"waits for the device {count_text(compiled.synchronizations, 'time')} (eager {eager.synchronizations})"
     memory = f"takes up to {memory_text(compiled.peak_bytes)} of its memory (eager {memory_text(eager.peak_bytes)})"
     return [f"a call {launches}, {waits}, {memory}"]
 
 
 def memory_text(nbytes: int) -> str:
-    """Return an amount of memory in the unit that suits it: "512 B", "1.5 KiB", "3.1 MiB"."""
+    """Return an amount of memory in a suitable unit: "512 B", "1.5 KiB", "3.1 MiB"."""
     amount = float(nbytes)
     for unit in ("B", "KiB", "MiB"):
         if amount < 1024:  # noqa: PLR2004
@@ -318,7 +323,10 @@ def memory_text(nbytes: int) -> str:
 
 
 def _processor_time_text(entry: EntryCost) -> list[str]:
-    """Return the processor time of a call if it differs from wall-clock time: several processors work, or they wait."""
+    """Return, in a list, the processor time of a call if it differs notably from the wall-clock time.
+
+    It is longer if several processors work, and shorter if they wait.
+    """
     times = [(time.processor_us, time.median_us) for time in (entry.compiled, entry.eager)]
     known_times = [(processor_us, us) for processor_us, us in times if processor_us is not None]
     if len(known_times) < len(times) or all(
@@ -332,19 +340,19 @@ def _processor_time_text(entry: EntryCost) -> list[str]:
 def _coverage_text(coverage: Coverage) -> str:
     all_ops = coverage.compiled_ops + coverage.eager_ops
     if coverage.compiled_ops == 0:
-        return f"nothing ran compiled: {counted(all_ops, 'operation')} ran eagerly"
-    words = f"{coverage.compiled_ops} of {counted(all_ops, 'operation')} ran compiled"
+        return f"nothing ran compiled: {count_text(all_ops, 'operation')} ran eagerly"
+    words = f"{coverage.compiled_ops} of {count_text(all_ops, 'operation')} ran compiled"
     return words if coverage.time_share is None else f"{words}, {coverage.time_share:.0%} of the time"
 
 
-#: The measured time of each break, computed once for each report.
+#: :func:`break_times`, computed only once for each report.
 _break_times = per_report(break_times)
 
 
-def break_time(report: Report, break_: Break) -> str:
-    """Return the time that a break costs: the measured saving of a fix, or else the time outside graphs at the break.
+def break_time_text(report: Report, break_: Break) -> str:
+    """Say how much time a break costs: what a fix saves, if measured, or else the time outside graphs at the break.
 
-    If several entries reach the break, the one in which it costs most counts.
+    If several entries reach the break, the highest cost is used. The result is empty if nothing was measured.
     """
     time = _break_times(report).get(break_.id)
     if time is None:
@@ -358,8 +366,8 @@ def break_time(report: Report, break_: Break) -> str:
     return f"fixing it {word} {time_text(abs(time.saved_us))} of {time_text(compiled.median_us)} a call"
 
 
-def saving_text(report: Report, break_: Break) -> str:
-    """Return the measured time of a break: "costs 24 µs of 34 µs per call"; empty if unknown."""
+def measured_cost_text(report: Report, break_: Break) -> str:
+    """Say how much time fixing a break saves: "costs 24 µs of 34 µs per call"; empty if it saves none or is unknown."""
     time = _break_times(report).get(break_.id)
     if time is None or time.remedied is None or may_be_equal(time.remedied.time, time.entry.compiled):
         return ""
@@ -371,7 +379,7 @@ def saving_text(report: Report, break_: Break) -> str:
 
 
 def time_change_text(report: Report, remedy: Remedy) -> str:
-    """Return how a remedy changes the time of a measured call; empty if that was not measured."""
+    """Say how a remedy changes the time of a call; empty if that was not measured."""
     after, before = _times_with_and_without(report, remedy)
     if after is None or before is None:
         return ""
@@ -380,8 +388,8 @@ def time_change_text(report: Report, remedy: Remedy) -> str:
     return f"a call then takes {time_text(after.median_us)}, not {time_text(before.median_us)}"
 
 
-def slowdown_by(report: Report, remedy: Remedy) -> str:
-    """Say how much a remedy slows down a measured call, if it does: "a call then takes 1.70 ms, not 1.60 ms"."""
+def slowdown_text(report: Report, remedy: Remedy) -> str:
+    """Say how much a remedy slows down a call: "a call then takes 1.70 ms, not 1.60 ms"; empty if it does not."""
     after, before = _times_with_and_without(report, remedy)
     if after is None or before is None or may_be_equal(after, before) or after.median_us < before.median_us:
         return ""
@@ -413,7 +421,7 @@ def pieces(report: Report, entry: EntryCost) -> list[Piece]:
 
 
 def restoring_sentences(check: Check) -> list[str]:
-    """Return the tried changes that make a wrong result right.
+    """Return sentences about the changes that make a wrong result right or, if none does, about those that were tried.
 
     "With `torch._inductor.config.emulate_precision_casts = True` the result is right; a call takes 1.2 times as long".
     """
@@ -427,7 +435,9 @@ def restoring_sentences(check: Check) -> list[str]:
             sentences.append(sentence)
     if sentences or not check.restored_by:
         return sentences
-    return [f"The result stays wrong with {and_list([f'`{one_line(trial.change)}`' for trial in check.restored_by])}"]
+    return [
+        f"The result stays wrong with {join_with_and([f'`{one_line(trial.change)}`' for trial in check.restored_by])}"
+    ]
 
 
 def check_sentence(report: Report, check: Check, compared_calls: int = 1) -> str:
@@ -436,7 +446,7 @@ def check_sentence(report: Report, check: Check, compared_calls: int = 1) -> str
     Parameters
     ----------
     compared_calls : int
-        The number of calls whose comparison gave the same check.
+        The number of calls that were compared with this outcome.
     """
     if check.equal:
         instances = f" ({check.instances} instances)" if check.instances > 1 else ""
@@ -449,8 +459,8 @@ def check_sentence(report: Report, check: Check, compared_calls: int = 1) -> str
     words = f"{'wrong' if check.is_result_wrong else 'different'}: {check.function} compiled with {check.backend}"
     if first is not None:
         words += f", from graph {first.graph}"
-        words += f", {place(report, without_function(first.location))}" if first.location is not None else ""
+        words += f", {line_text(report, first.location)}" if first.location is not None else ""
         words += f" ({first.op.rpartition('.')[2]})" if first.op else ""
     if check.step is not None:
         words += f", {_INTRODUCED_BY[check.step]}"
-    return f"{words}: {joined(check.differences, '; ')}" if check.differences else words
+    return f"{words}: {join_words(check.differences, '; ')}" if check.differences else words

@@ -1,4 +1,4 @@
-"""Sentences about what makes compiled calls or starts slower than necessary, or larger than eager calls."""
+"""Sentences about the reasons why compiled calls or starts take more time or memory than necessary."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from jupyter_graphbreak.report.cost import are_apart
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import entry_prefix, memory_text, time_text
-from jupyter_graphbreak.views.words.places import place, without_function
-from jupyter_graphbreak.views.words.plain_text import counted, one_line
-from jupyter_graphbreak.views.words.recompilation import failed_guards, guard_lines
+from jupyter_graphbreak.views.words.places import line_text
+from jupyter_graphbreak.views.words.plain_text import count_text, one_line
+from jupyter_graphbreak.views.words.recompilation import failed_guards, guard_lines_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,27 +33,28 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
-#: The condition under which an operation that is marked as cacheable has correct results.
+#: The condition under which the cache returns correct code for an operation that is marked as cacheable.
 _CACHE_CONDITION = (
     '. The cache knows a marked operation by its name only: if what the operation computes changes, replace its "1" in '
     "this setting by a different text"
 )
 #: At most this many entries are described.
 _MAX_ENTRIES = 50
-#: Calls that take less memory than this, and differences below this share, are not described.
+#: Calls that need less memory than this are not described; memory whose difference is below this share counts as equal.
 _NOTABLE_BYTES = 1 << 20
 _NOTABLE_SHARE = 0.05
-#: A change is named if it saves at least this many bytes and this share of the memory; at most this many are named.
+#: A change is mentioned if it saves at least this many bytes and at least this share of the memory; at most this many
+#: are mentioned.
 _MIN_SAVED_BYTES, _MIN_SAVED_SHARE, _MAX_CHANGES = 1 << 20, 0.1, 3
-#: Calls that keep less memory than this are not described.
+#: Calls that keep less memory than this, in bytes, are not described.
 _NOTABLE_GROWTH = 1 << 10
-#: Ratios of times below this are not shown.
+#: Lower ratios of times are not shown.
 _MIN_SHOWN_RATIO = 1.1
-#: Two starts are compared if at least one of them compiles for this many seconds.
+#: Two starts are compared only if at least one of them compiles for this many seconds.
 _NOTABLE_START_S = 1.0
 #: At most this many graphs that no cache can keep are named.
 _MAX_BYPASSED_GRAPHS = 3
-#: The maximum number of operations to name, and a lower bound of times, so that no ratio divides by zero.
+#: The maximum number of slow operations to list, and a lower bound of times to divide by.
 _MAX_OPS, _MIN_US = 5, 0.1
 #: At most this many alternatives of an entry are described.
 _MAX_ALTERNATIVES = 5
@@ -62,7 +63,7 @@ _UNNOTICED_CHANGES = {
     "skip_guard_on_globals_unsafe": "a later change of a global then goes unnoticed",
     "keep_tensor_guards_unsafe": "a later change of anything but the tensors that are passed then goes unnoticed",
 }
-#: At most this many pairs of kernels are named, with the reason why they are not fused.
+#: At most this many pairs of kernels that are not fused are described.
 _MAX_UNFUSED_PAIRS = 3
 _WHY_NOT_FUSED = {
     "reduction": "the second one needs the finished result of a reduction",
@@ -71,17 +72,17 @@ _WHY_NOT_FUSED = {
     "order": "the second one reads elements in a different order than the first one writes them",
     "device": "they run on different devices",
 }
-#: A way to compile blocks is suggested if its start takes at most this share of the start of the whole model.
+#: A way to compile blocks is suggested if compiling then takes at most this share of the time for the whole model.
 _MAX_START_RATIO = 0.8
-#: Times whose ratio is smaller than this are called equal.
+#: Times are called equal if their ratio is between the reciprocal of this and this.
 _EQUAL_RATIO = 1.03
-#: At most this many differences between blocks are named.
+#: At most this many differences between blocks are listed.
 _MAX_DIFFERENCES = 3
-#: Findings about the start are sorted as if they cost this share of a call.
+#: Findings about start-up time are sorted as if they cost this share of a call.
 _SHARE_OF_START = 0.5
-#: At most this many objects with expensive guards are named.
+#: At most this many objects with expensive guards are listed.
 _MAX_GUARDS = 3
-#: A dictionary in which a module keeps its parts, as a whole.
+#: A part of a guard's path: the dict in which a module keeps its submodules, parameters or buffers.
 _MODULE_CONTAINER = re.compile(r"\._(?:modules|parameters|buffers)\b")
 
 
@@ -92,9 +93,9 @@ class CostFinding:
     Parameters
     ----------
     share : float
-        The cost of the finding as a share of a call's, by which findings are sorted; negative if compiling saves it.
+        The cost as a share of a call's time or memory, by which findings are sorted; negative for a saving.
     location : Location or None
-        The line in the source.
+        The source line that the sentence is about.
     """
 
     sentence: str
@@ -127,7 +128,7 @@ def startup_findings(report: Report) -> list[CostFinding]:
     if max(startup.first_s, startup.second_s) >= _NOTABLE_START_S:
         hits = sum(graph.cache == "hit" for graph in startup.graphs)
         count = len(startup.graphs)
-        hits_text = f"{hits} of {counted(count, 'graph')} {'is' if 1 in {hits, count} else 'are'}"
+        hits_text = f"{hits} of {count_text(count, 'graph')} {'is' if 1 in {hits, count} else 'are'}"
         seconds_of_starts = f"{startup.second_s:.1f} s at a second start ({startup.first_s:.1f} s at the first)"
         findings.append(CostFinding(f"compiling takes {seconds_of_starts}: {hits_text} in AOTAutograd's cache"))
     bypassed = [graph for graph in startup.graphs if graph.cache == "bypass"]
@@ -136,7 +137,7 @@ def startup_findings(report: Report) -> list[CostFinding]:
         name = f"graph {graph.graph}"
         sentence = f"{name} is never in AOTAutograd's cache, so every start compiles it for {compile_s:.1f} s"
         facts = [one_line(graph.reason)] if graph.reason else []
-        facts += [place(report, without_function(graph.location))] if graph.location is not None else []
+        facts += [line_text(report, graph.location)] if graph.location is not None else []
         sentence += f" ({', '.join(facts)})" if facts else ""
         change = next((change for change in startup.changes if graph.graph in change.graphs), None)
         if change is not None:
@@ -166,10 +167,10 @@ def _entry_findings(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
 
 
 def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternative) -> Iterator[CostFinding]:
-    """Name the cost of a branch that only compiled code takes, or the time saved by leaving out guards.
+    """Say how much time a branch costs that only compiled code takes, or how much leaving out guards saves.
 
-    Both times of an alternative were measured later than those of the entry, so only their ratio is used. A library's
-    branch that makes no difference is left out: a reader can do nothing with it.
+    Both times of an alternative were measured later than those of the entry, so only their ratio is used. A branch in a
+    library that makes no difference is left out: a reader can do nothing about it.
 
     "the branch at line 7 that only compiled code takes costs 12 µs of 52 µs per call", "with `options=...` in
     `torch.compile`, a call takes 140 µs, not 183 µs; a later change of a global then goes unnoticed".
@@ -186,9 +187,7 @@ def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternat
             f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share
         )
         return
-    place_text = (
-        f" at {place(report, without_function(alternative.location))}" if alternative.location is not None else ""
-    )
+    place_text = f" at {line_text(report, alternative.location)}" if alternative.location is not None else ""
     branch = f"the branch{place_text} that only compiled code takes"
     if not are_apart(alternative.time, alternative.before):
         source = lookup.sources(report).get(alternative.location.source) if alternative.location is not None else None
@@ -200,7 +199,7 @@ def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternat
 
 
 def _region_findings(report: Report, regions: RegionCost) -> Iterator[CostFinding]:
-    """Name the ways to compile the blocks that shorten the start, and say why blocks are compiled separately.
+    """List the ways to compile blocks that shorten the start, and say why some blocks cannot share compiled code.
 
     "compile each `Block` alone (`for block in self.layers: block.compile()`): compiling at a first start takes 4.1 s
     instead of 19.3 s; calls take 1.05 times as long".
@@ -239,20 +238,20 @@ def _call_time_text(way: CompiledWay) -> str:
 
 
 def _separate_blocks_finding(report: Report, regions: RegionCost, way: CompiledWay) -> CostFinding:
-    """Say why blocks that look alike are compiled separately.
+    """Say why blocks of the same class are compiled separately.
 
     "compiled alone, the 12 `Block` modules need 8 compilations, and the rest of them runs eagerly (recompile limit),
-    because of what differs: self.layer_idx: 0 -> 1 -> ... -> 7 (line 8)".
+    because of these differences: self.layer_idx: 0 -> 1 -> ... -> 7 (line 8)".
     """
     guards = failed_guards((difference.compilation, difference) for difference in way.differences)
     variations = []
     for guard in guards[:_MAX_DIFFERENCES]:
-        where = guard_lines(report, guard)
+        where = guard_lines_text(report, guard)
         variations.append(f"{one_line(guard.variation)}{f' ({where})' if where else ''}")
     sentence = f"compiled alone, the {regions.count} `{one_line(regions.block)}` modules need "
-    sentence += counted(way.compilations, "compilation")
+    sentence += count_text(way.compilations, "compilation")
     sentence += ", and the rest of them runs eagerly (recompile limit)," if way.limit_hit else ""
-    sentence += f" because of what differs: {'; '.join(variations)}"
+    sentence += f" because of these differences: {'; '.join(variations)}"
     sentence += f". Advice: {one_line(guards[0].advice)}" if guards[0].advice else ""
     return CostFinding(sentence, location=next(iter(guards[0].locations), None))
 
@@ -264,7 +263,7 @@ def _unfused_kernels_finding(report: Report, kernels: UnfusedKernels) -> CostFin
     5.1 MiB again because of that".
     """
     kernel_lines = dict.fromkeys(line for line in (kernels.first, kernels.second) if line is not None)
-    lines = [place(report, without_function(line)) for line in kernel_lines]
+    lines = [line_text(report, line) for line in kernel_lines]
     verb = "run in separate kernels" if len(lines) > 1 else "runs in several kernels"
     name = one_line(kernels.op or "").removesuffix(".default").rpartition(".")[2]
     library = {"library": f"`{name}` is computed by a library, whose kernels are not fused with others"}
@@ -274,10 +273,10 @@ def _unfused_kernels_finding(report: Report, kernels: UnfusedKernels) -> CostFin
 
 
 def _slow_operation_finding(report: Report, entry: EntryCost, op: OpCost) -> CostFinding:
-    """Name a slow operation: "`erfinv` is 8.7 times slower compiled than eager (3.14 ms against ..., line 6)"."""
+    """Describe a slow operation: "`erfinv` is 8.7 times slower compiled than eager (3.14 ms against ..., line 6)"."""
     eager, compiled = op.eager.median_us, op.compiled.median_us
     facts = [f"{time_text(compiled)} against {time_text(eager)}"]
-    facts += [place(report, without_function(op.location))] if op.location is not None else []
+    facts += [line_text(report, op.location)] if op.location is not None else []
     name, ratio = one_line(op.op).rpartition(".")[2], compiled / max(eager, _MIN_US)
     times = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"  # noqa: PLR2004
     sentence = f"`{name}` is {times} times slower compiled than eager ({', '.join(facts)})"
@@ -285,9 +284,9 @@ def _slow_operation_finding(report: Report, entry: EntryCost, op: OpCost) -> Cos
 
 
 def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
-    """Name the objects whose guards take a notable part of a call.
+    """List the objects whose guards take a notable part of a call.
 
-    The measured part "guards and entering the code" contains more than guards, so the sentence gives no total.
+    The measured part "guards and entering the code" includes more than guards, so the sentence gives no total.
 
     "of the guards, those on `names` take 6.8 µs of each call (400 guards, line 10), on `self.layers` 2.4 µs (90 guards,
     line 8)".
@@ -300,7 +299,7 @@ def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
     parts: list[str] = []
     for guard in notable_guards[:_MAX_GUARDS]:
         facts = [f"{guard.count} guards"] if guard.count > 1 else []
-        facts += [place(report, without_function(guard.location))] if guard.location is not None else []
+        facts += [line_text(report, guard.location)] if guard.location is not None else []
         facts_text = f" ({', '.join(facts)})" if facts else ""
         path = _MODULE_CONTAINER.sub("", plain_guard(guard.guard))
         subject, us = f"on `{path}`", time_text(guard.time.median_us)
@@ -342,9 +341,9 @@ def _memory_finding(report: Report, memory: MemoryCost) -> Iterator[CostFinding]
 
 
 def _line_with_most_text(report: Report, by_line: Mapping[Location, int]) -> str:
-    """Name the line that keeps the most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
+    """Return the line that keeps the most memory: ", most at line 7: 12.0 MiB"; empty if no line keeps any."""
     line = _line_with_most_memory(by_line)
-    return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
+    return f", most at {line_text(report, line)}: {memory_text(by_line[line])}" if line else ""
 
 
 def _line_with_most_memory(by_line: Mapping[Location, int]) -> Location | None:
@@ -353,7 +352,7 @@ def _line_with_most_memory(by_line: Mapping[Location, int]) -> Location | None:
 
 
 def _growth_finding(report: Report, growth: MemoryGrowth | None) -> Iterator[CostFinding]:
-    """Name the memory that stays after every call.
+    """Say how much memory stays allocated after every call.
 
     "each of 6 calls keeps 1.0 MiB in `self.history`, as eager calls do (allocated at line 12); 4.0 MiB if no backward
     pass follows".
@@ -367,7 +366,7 @@ def _growth_finding(report: Report, growth: MemoryGrowth | None) -> Iterator[Cos
         eager = memory_text(growth.eager_bytes) if growth.eager_bytes else "nothing"
         sentence += ", as eager calls do" if is_equal else f", and an eager call keeps {eager}"
     if growth.location is not None:
-        sentence += f" (allocated at {place(report, without_function(growth.location))})"
+        sentence += f" (allocated at {line_text(report, growth.location)})"
     if growth.without_backward_bytes is not None:
         sentence += f"; {memory_text(growth.without_backward_bytes)} if no backward pass follows"
     # Running out of memory is worse than being slow, so this comes first.
@@ -375,7 +374,7 @@ def _growth_finding(report: Report, growth: MemoryGrowth | None) -> Iterator[Cos
 
 
 def _memory_change_findings(memory: MemoryCost) -> Iterator[CostFinding]:
-    """Name the changes that save memory, those with the lowest peak first.
+    """List the changes that save memory, those with the lowest peak first.
 
     "`torch._functorch.config.activation_memory_budget = 0.5`: peak 3.1 MiB instead of 5.2 MiB; a call with its backward
     pass takes 1.2 times as long".
@@ -401,7 +400,7 @@ def _saves_memory(before: int, after: int) -> bool:
 
 
 def _extra_time_text(change: MemoryChange) -> str:
-    """Return how much longer a call takes; empty if it was not measured."""
+    """Say how much longer a call takes with a change; empty if that was not measured."""
     if change.time_ratio is None:
         return ""
     how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _MIN_SHOWN_RATIO else "no longer"

@@ -1,11 +1,11 @@
-"""Sentences about side effects of functions: why these functions were not run again."""
+"""Say which functions were not run again because of their side effects."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.places import place
-from jupyter_graphbreak.views.words.plain_text import counted, one_line
+from jupyter_graphbreak.views.words.places import location_text
+from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Effect, Report
@@ -15,7 +15,7 @@ _MAX_NAMED_EFFECTS = 4
 
 
 def not_run_again_sentence(report: Report) -> str:
-    """Return the sentence that says what was not run again because of side effects; empty if there were none.
+    """Say whether functions were not run again because of side effects; empty if there were none.
 
     "Nothing was run again, because that would repeat side effects: line 4 in step writes to the file rows.csv."
     """
@@ -23,13 +23,13 @@ def not_run_again_sentence(report: Report) -> str:
         return ""
     effect_texts = [_effect_text(report, effect) for effect in report.effects[:_MAX_NAMED_EFFECTS]]
     more = len(report.effects) - len(effect_texts)
-    reasons = "; ".join([*effect_texts, *([f"and {counted(more, 'other effect')}"] if more > 0 else [])])
+    reasons = "; ".join([*effect_texts, *([f"and {count_text(more, 'other effect')}"] if more > 0 else [])])
     subject = "Some functions were not run again" if _any_ran_again(report) else "Nothing was run again"
     return f"{subject}, because that would repeat side effects: {reasons}."
 
 
 def _effect_text(report: Report, effect: Effect) -> str:
-    where = place(report, effect.location) if effect.location is not None else "the code"
+    where = location_text(report, effect.location) if effect.location is not None else "the code"
     return f"{where} {one_line(effect.what)}"
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from jupyter_graphbreak.views.words.places import place
-from jupyter_graphbreak.views.words.plain_text import duration, one_line
+from jupyter_graphbreak.views.words.places import location_text
+from jupyter_graphbreak.views.words.plain_text import duration_text, one_line
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import recompilations
 
@@ -25,13 +25,13 @@ class Event(msgspec.Struct, frozen=True):
     Parameters
     ----------
     kind : {"compile", "recompile", "break", "eager", "error"}
-        ``eager`` means that a function, or the rest of it, was not compiled and runs eagerly.
+        ``eager`` means that a function, or the rest of a function, was not compiled and runs eagerly.
     function : str
         The name of the function.
     text : str
-        The event in one sentence. ``str`` of an event returns it.
+        The event in one sentence; ``str(event)`` returns it.
     seconds : float or None
-        The seconds of compiling, for ``compile`` and ``recompile``.
+        The seconds spent compiling, for ``compile`` and ``recompile``.
     gb_id : str or None
         The id of a break's cause, such as ``"GB0170"``.
     """
@@ -47,14 +47,14 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def events_of(report: Report) -> Iterator[Event]:
-    """Yield the events in the report of one compilation, starting with the compilation itself."""
+    """Yield the events in the report of one compilation: the compilation itself, then breaks and eager functions."""
     for frame in report.frames:
-        where = place(report, frame.location)
+        where = location_text(report, frame.location)
         if report.recompiles:
             if not any(recompile.limit_hit for recompile in report.recompiles):  # otherwise it runs eagerly
                 yield _recompile_event(report, frame, where)
         elif frame.outcome == "compiled":
-            took = f" in {duration(frame.compile_s)}" if frame.compile_s is not None else ""
+            took = f" in {duration_text(frame.compile_s)}" if frame.compile_s is not None else ""
             yield Event("compile", frame.function, f"Compiled {where}{took}.", frame.compile_s)
         elif frame.outcome == "error":
             failed_breaks = [break_ for break_ in report.breaks if break_.outcome == "error"]
@@ -67,17 +67,17 @@ def events_of(report: Report) -> Iterator[Event]:
             yield Event("break", function or "", sentence, gb_id=break_.gb_id)
     for skipped in report.skipped:
         if skipped.break_ is None:
-            where = place(report, skipped.location)
+            where = location_text(report, skipped.location)
             yield Event("eager", skipped.function, f"Runs eagerly: {where}: {one_line(skipped.reason).rstrip('.')}.")
 
 
 def _recompile_event(report: Report, frame: Frame, where: str) -> Event:
     variations = [guard.variation for recompilation in recompilations(report) for guard in recompilation.guards]
     why = f": {one_line(', '.join(variations))}" if variations else ""
-    duration_text = f" in {duration(frame.compile_s)}" if frame.compile_s is not None else ""
-    return Event("recompile", frame.function, f"Recompiled {where}{duration_text}{why}.", frame.compile_s)
+    took = f" in {duration_text(frame.compile_s)}" if frame.compile_s is not None else ""
+    return Event("recompile", frame.function, f"Recompiled {where}{took}{why}.", frame.compile_s)
 
 
 def _place_and_cause(report: Report, break_: Break) -> str:
     gb_id = f" ({break_.gb_id})" if break_.gb_id else ""
-    return f"{place(report, break_.location)}: {one_line(title_of(break_))}{gb_id}"
+    return f"{location_text(report, break_.location)}: {one_line(title_of(break_))}{gb_id}"

@@ -1,4 +1,4 @@
-"""Sentences about the verdicts on PyTorch's front ends."""
+"""Put the verdicts on PyTorch's front ends into words."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.frontends import Example, Frontends, Outcome, Verdict
 
-#: Outcomes as shown to a reader.
-OUTCOMES: dict[Outcome, str] = {
+#: The words that a reader sees for each outcome.
+OUTCOME_TEXTS: dict[Outcome, str] = {
     "captures": "captures",
     "breaks": "right, with breaks",
     "eager": "right, runs eagerly",
@@ -18,7 +18,7 @@ OUTCOMES: dict[Outcome, str] = {
     "silently wrong": "silently wrong",
     "raises": "raises",
 }
-#: The sign before an outcome.
+#: The sign to show before each outcome.
 SIGNS: dict[Outcome, str] = {
     "captures": "✓",
     "breaks": "✂",
@@ -27,7 +27,7 @@ SIGNS: dict[Outcome, str] = {
     "silently wrong": "✗",
     "raises": "⊘",
 }
-#: Outcomes in which every result was right.
+#: The outcomes for which every result was right.
 RIGHT_OUTCOMES: frozenset[Outcome] = frozenset({"captures", "breaks", "eager"})
 
 
@@ -36,7 +36,7 @@ def call_text(frontends: Frontends) -> str:
     return f"{frontends.function}({frontends.example.values})"
 
 
-def details(frontends: Frontends, verdict: Verdict) -> list[str]:
+def verdict_sentences(frontends: Frontends, verdict: Verdict) -> list[str]:
     """Return sentences about a verdict, with code between backticks."""
     sentences = []
     example_text = f"with {_describe_example(verdict.example)}: " if verdict.example is not None else ""
@@ -58,8 +58,8 @@ def details(frontends: Frontends, verdict: Verdict) -> list[str]:
     return sentences
 
 
-def legend(frontends: Frontends) -> list[str]:
-    """Return sentences about the inputs that were used and their limits."""
+def input_notes(frontends: Frontends) -> list[str]:
+    """Return notes for all verdicts: the inputs that were used, and limits of the comparison."""
     if frontends.effects and frontends.report is not None:
         return [not_run_again_sentence(frontends.report)]
     notes = [note.message for note in frontends.diagnostics]

@@ -1,14 +1,14 @@
-"""Group breaks with the same remedy, advice or cause, which is then shown once, with the places of the breaks."""
+"""Group breaks with the same remedy, advice or cause, which views then show only once, with a list of the breaks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.guidance import guidance
+from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
-from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.plain_text import counted, number_list
+from jupyter_graphbreak.views.words.lookup import per_report
+from jupyter_graphbreak.views.words.plain_text import count_text, join_numbers
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.remedies import remedies_for_break
 
@@ -38,7 +38,7 @@ class Group:
 
 @per_report
 def break_groups(report: Report) -> list[Group]:
-    """Return all breaks in reading order, those with the same remedy, advice or cause together."""
+    """Return all breaks in groups with the same remedy, advice or cause, in reading order of their first breaks."""
     by_key: dict[Hashable, list[Break]] = {}
     for break_ in ordered_breaks(report):
         by_key.setdefault(_group_key(report, break_), []).append(break_)
@@ -65,10 +65,10 @@ def _group_key(report: Report, break_: Break) -> Hashable:
     if remedy is not None:
         key_of_break = (title_of(break_), remedy.title, remedy.verdict)
         return (remedy.id if len(remedy.breaks) > 1 else key_of_break), break_.minor
-    advice = guidance(report, break_)
+    advice = advice_for_break(report, break_)
     trials = remedies_for_break(report, break_)
     failed = tuple((trial.title, trial.verdict) for trial in trials.failed) if trials is not None else ()
-    if advice and not failed:  # whatever the cause, the reader does the same
+    if advice and not failed:  # the reader has to do the same, whatever the cause
         return advice[0].text, break_.minor
     return title_of(break_), break_.gb_id, break_.outcome, break_.minor, advice[0].text if advice else "", failed
 
@@ -76,7 +76,7 @@ def _group_key(report: Report, break_: Break) -> Hashable:
 def break_numbers_text(report: Report, breaks: Sequence[Break]) -> str:
     """Return the numbers of breaks: "1 to 7 and 9"."""
     numbers = break_numbers(report)
-    return number_list(sorted(numbers[break_.id] for break_ in breaks))
+    return join_numbers(sorted(numbers[break_.id] for break_ in breaks))
 
 
 def text_of_several_causes(breaks: Sequence[Break]) -> str:
@@ -85,7 +85,7 @@ def text_of_several_causes(breaks: Sequence[Break]) -> str:
     if len(causes) == 1:
         return ""
     more = len(causes) - _MAX_CAUSES
-    return "; ".join(causes[:_MAX_CAUSES]) + (f" and {counted(more, 'other cause')}" if more > 0 else "")
+    return "; ".join(causes[:_MAX_CAUSES]) + (f" and {count_text(more, 'other cause')}" if more > 0 else "")
 
 
 def costs_text(breaks: Sequence[Break]) -> str:
@@ -93,7 +93,7 @@ def costs_text(breaks: Sequence[Break]) -> str:
     costs = [break_.cost for break_ in breaks if break_.cost is not None]
     graphs, eager = sum(cost.graphs for cost in costs), sum(cost.eager for cost in costs)
     compiling = sum(cost.compile_s or 0.0 for cost in costs)
-    added = [f"add {counted(graphs, 'graph')}"] if graphs else []
-    added += [f"compiling the code after them took {compiling:.2f} s"] if added and compiling >= 0.005 else []  # noqa: PLR2004
-    run = [f"{counted(eager, 'function')} {'runs' if eager == 1 else 'run'} eagerly"] if eager else []
-    return "; ".join([*added, *run])
+    parts = [f"add {count_text(graphs, 'graph')}"] if graphs else []
+    parts += [f"compiling the code after them took {compiling:.2f} s"] if parts and compiling >= 0.005 else []  # noqa: PLR2004
+    parts += [f"{count_text(eager, 'function')} {'runs' if eager == 1 else 'run'} eagerly"] if eager else []
+    return "; ".join(parts)

@@ -1,11 +1,11 @@
-"""Sentences about several processes: their names, the processes that have a break, and the times of compiling."""
+"""Sentences about the processes of a job: their names, the processes in which a break occurs, the compile times."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.plain_text import counted, number_ranges
+from jupyter_graphbreak.views.words.plain_text import count_text, number_ranges
 from jupyter_graphbreak.views.words.recompilation import limited_functions_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _MIN_WAIT_S = 0.1
 def job_headline(job: Job) -> str:
     """Return the summary line: "2 processes, 3 breaks, 1 of them not on every rank"."""
     number = sum(len(process.members) for process in job.processes)
-    parts = [f"{number} process{'' if number == 1 else 'es'}", counted(len(job.breaks), "break")]
+    parts = [f"{number} process{'' if number == 1 else 'es'}", count_text(len(job.breaks), "break")]
     limit_sentences: Counter[str] = Counter()
     for process in job.processes:
         limit_sentences[limited_functions_text(process.report)] += len(process.members)
@@ -36,16 +36,16 @@ def job_headline(job: Job) -> str:
 
 
 def process_name(process: Process) -> str:
-    """Return the display name of a process: "rank 1 (process 4711)", or "ranks 0, 2-63 (equal)"."""
+    """Return the name to show for a process: "rank 1 (process 4711)", "ranks 0, 2-63 (equal)"."""
     if process.equal:
-        equal = [member.rank for member in process.members if member.rank is not None]
-        return f"{_ranks_text(sorted(set(equal)))} (equal)"
+        equal_ranks = [member.rank for member in process.members if member.rank is not None]
+        return f"{_ranks_text(sorted(set(equal_ranks)))} (equal)"
     number = f"process {process.pid}" if process.pid is not None else f"process {process.id.removeprefix('p')}"
     return f"rank {process.rank} ({number})" if process.rank is not None else number
 
 
-def job_place(place: JobPlace | None) -> str:
-    """Return the place of a break: "model.py:8 in leaf"."""
+def job_location_text(place: JobPlace | None) -> str:
+    """Return the location of a break as text: "model.py:8 in leaf"."""
     if place is None:
         return "an unknown place"
     where = f"{place.path}:{place.line}" if place.path is not None else f"{place.cell or 'a cell'} line {place.line}"
@@ -53,7 +53,7 @@ def job_place(place: JobPlace | None) -> str:
 
 
 def processes_with_break(job: Job, break_: JobBreak) -> str:
-    """Return which processes have a break: "only on rank 1, not on rank 0: ...", "on all 8 ranks", "in 2 processes"."""
+    """Return in which processes a break occurs: "only on rank 1, not on rank 0: ...", "on all 8 ranks"."""
     if break_.missing_in:
         ranks_with, ranks_without = _ranks_text(break_.ranks), _ranks_text(break_.missing_in)
         return f"only on {ranks_with}, not on {ranks_without}: ranks that wait for each other may hang here"
@@ -65,7 +65,7 @@ def processes_with_break(job: Job, break_: JobBreak) -> str:
 
 
 def compiling_lines(job: Job) -> list[str]:
-    """Return sentences on the ranks' compile times, and on the ranks that the others wait for."""
+    """Return sentences about the ranks' compile times, and about the ranks that the others wait for."""
     if not job.compiling:
         return []
     compile_seconds = sorted(rank.compile_s for rank in job.compiling)
@@ -78,16 +78,16 @@ def compiling_lines(job: Job) -> list[str]:
         f"compiling: {ranks}, {seconds} each; the last compilation ended {_seconds_text(end)} after the first one began"
     ]
     ranks_by_wait = sorted(job.compiling, key=lambda rank: -rank.alone_s)
-    awaited = [rank for rank in ranks_by_wait if rank.alone_s >= _MIN_WAIT_S]
-    for rank in awaited[:_MAX_AWAITED_RANKS]:
+    awaited_ranks = [rank for rank in ranks_by_wait if rank.alone_s >= _MIN_WAIT_S]
+    for rank in awaited_ranks[:_MAX_AWAITED_RANKS]:
         function = f"{rank.alone_function}, " if rank.alone_function else ""
         since = f"{_seconds_text(rank.alone_start_s or 0.0)} after the first compilation began"
         lines.append(
             f"rank {rank.rank} compiled for {_seconds_text(rank.alone_s)} ({function}{since}) while at least half of "
             "the ranks did not: they wait for it in their next collective"
         )
-    if len(awaited) > _MAX_AWAITED_RANKS:
-        lines.append(f"and {len(awaited) - _MAX_AWAITED_RANKS} more ranks that compiled while others did not")
+    if len(awaited_ranks) > _MAX_AWAITED_RANKS:
+        lines.append(f"and {len(awaited_ranks) - _MAX_AWAITED_RANKS} more ranks that compiled while others did not")
     return lines
 
 

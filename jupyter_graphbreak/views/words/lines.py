@@ -1,6 +1,6 @@
-"""Annotated source lines: the graphs they are part of, their breaks, and what ran eagerly.
+"""Annotate source lines with their graphs and breaks, and with the functions around them that run eagerly.
 
-These lines are computed here from the report, once for all views that list sources.
+All views that show sources use these lines.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from jupyter_graphbreak.views.words.paths import decision_place, ordered_paths
-from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.lookup import per_report
+from jupyter_graphbreak.views.words.paths import decision_location, ordered_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location, Segment, Source
     from jupyter_graphbreak.report.schema import Break, PathDifference, Report, Scope, Skipped
 
-#: The number of graph colours; they repeat, and letters tell graphs of the same colour apart.
+#: The number of graph colours. Colours repeat; the letters distinguish graphs of the same colour.
 COLOR_COUNT = 8
-#: At most this many breaks of one line, and lines of one break, are marked; further breaks are counted.
+#: At most this many breaks are marked on one line, and the others are counted. Of a longer expression, only this many
+#: lines at its beginning, and its last line, are marked.
 _MAX_MARKS = 50
 _MAX_MARK_LINES = 200
 _T = TypeVar("_T")
@@ -36,9 +37,9 @@ class BreakMark:
     number : int
         The number shown in every view.
     start, end : int
-        Columns of the line, 0-based, ``end`` exclusive.
+        The range of columns, 0-based, ``end`` exclusive.
     is_last : bool
-        Whether the expression ends on this line; notes about the break belong below it.
+        Whether the expression ends on this line: notes about the break are shown below its last line.
     """
 
     id: str
@@ -55,19 +56,19 @@ class Line:
     Parameters
     ----------
     number : int
-        The number in the editor.
+        The line number in the editor.
     graphs : tuple of str
         Letters of the graphs that contain operations of this line, in the order of the report.
     breaks : tuple of BreakMark
-        From left to right; ``more_breaks`` counts those beyond the limit.
+        The marked breaks, from left to right; ``more_breaks`` counts those beyond the limit.
     leads_to : tuple of int
-        Numbers of the breaks further down a call on this line.
+        Numbers of the breaks that occur further down in a call on this line.
     scope : Scope or None
         The innermost scope around the line.
     eager : Skipped or None
-        The function, or the rest of a function, around the line that runs eagerly.
+        The eager function, or the eager rest of a function, that contains the line.
     path : PathDifference or None
-        The difference between compiled and eager paths that is decided on the line; of several, the first.
+        The first path difference whose test is on the line.
     """
 
     number: int
@@ -88,7 +89,7 @@ class Line:
 
 @per_report
 def ordered_breaks(report: Report) -> list[Break]:
-    """Return the breaks in the order in which to fix them; those that ``report.order`` lacks come last."""
+    """Return the breaks in the order in which to fix them; breaks that ``report.order`` lacks come last."""
     positions = {ident: position for position, ident in enumerate(report.order)}
     return sorted(report.breaks, key=lambda break_: positions.get(break_.id, len(positions)))
 
@@ -100,15 +101,15 @@ def break_numbers(report: Report) -> dict[str, int]:
 
 
 def graph_colors(report: Report) -> dict[str, int]:
-    """Return the colour of each graph, by its id: a number from 0 to ``COLOR_COUNT - 1``."""
+    """Return the index of each graph's colour, by the id of the graph: a number from 0 to ``COLOR_COUNT - 1``."""
     return {graph.id: index % COLOR_COUNT for index, graph in enumerate(report.graphs)}
 
 
-def listing(report: Report, source: Source) -> list[Line]:
+def annotated_lines(report: Report, source: Source) -> list[Line]:
     """Return the annotated lines of a source.
 
-    If the report contains only some functions of a file, the line numbers have gaps. If it lacks the line of a break,
-    the code of the break takes its place.
+    If the report contains only some functions of a file, there are gaps between the line numbers. If it lacks the text
+    of a line with a break, the first line of the code of the break is used.
     """
     annotations = _annotations_by_source(report).get(source.id, _Annotations())
     places = [place for _, place, _ in annotations.breaks]
@@ -117,7 +118,7 @@ def listing(report: Report, source: Source) -> list[Line]:
     numbers = sorted(lines)
     breaks = _marks_by_line(annotations, lines)
     scopes = _scopes_by_line(annotations, numbers)
-    eager = _eager_by_line(annotations, numbers)
+    eager = _first_on_lines(reversed(annotations.eager), numbers)
     paths = _paths_by_line(report)
     return [
         replace(
@@ -141,11 +142,11 @@ class _Annotations:
     Parameters
     ----------
     breaks : list of (int, Location, str)
-        Number, place and id of its breaks.
+        The number, location and id of each break.
     graphs : dict of int to dict
-        Letters of graphs by line.
+        The letters of graphs, by line, as keys in order.
     calls : dict of int to list of int
-        Numbers of breaks further down a call, by line.
+        The numbers of breaks that occur further down in a call, by the line of the call.
     """
 
     breaks: list[tuple[int, Location, str]] = field(default_factory=list)
@@ -157,7 +158,7 @@ class _Annotations:
 
 @per_report
 def _annotations_by_source(report: Report) -> dict[str, _Annotations]:
-    """Return the annotations of each source by its id, in one pass over the report."""
+    """Return the annotations of each source, by the id of the source, computed in one pass over the report."""
     by_source: defaultdict[str, _Annotations] = defaultdict(_Annotations)
     for number, break_ in enumerate(ordered_breaks(report), start=1):
         place = break_.location
@@ -170,7 +171,7 @@ def _annotations_by_source(report: Report) -> dict[str, _Annotations]:
             if source != source_of_break or not first <= line <= last:
                 by_source[source].calls.setdefault(line, []).append(number)
     for graph in report.graphs:
-        # ``lines`` lacks lines of libraries; for a library that is listed, use the locations of its operations.
+        # ``graph.lines`` leaves out lines of libraries; if the library is shown, its operations have their locations.
         lines = {(line.source, line.line) for line in graph.lines}
         lines.update((op.location.source, op.location.line) for op in graph.ops if op.location is not None)
         for source, line in lines:
@@ -186,20 +187,20 @@ def _annotations_by_source(report: Report) -> dict[str, _Annotations]:
 
 @per_report
 def _paths_by_line(report: Report) -> dict[tuple[str, int], PathDifference]:
-    """Return the first difference of each line, by source id and line."""
-    tests_and_paths = ((decision_place(path), path) for path in reversed(ordered_paths(report)))
+    """Return the first path difference whose test is on a line, by the source id and the line."""
+    tests_and_paths = ((decision_location(path), path) for path in reversed(ordered_paths(report)))
     return {(test.source, test.line): path for test, path in tests_and_paths if test is not None}
 
 
 def _plain_lines(segment: Segment) -> Iterator[Line]:
-    # Not splitlines(): for editors and Python only "\n" ends a line.
+    # Not splitlines(), because only "\n" ends a line in editors and in Python.
     for number, text in enumerate(segment.text.split("\n"), start=segment.first_line):
         yield Line(number, text.removesuffix("\r"))
 
 
 @dataclass(slots=True)
 class _LineMarks:
-    """The marked breaks of a line, and the number of further breaks."""
+    """The marked breaks of a line, and the number of breaks beyond the limit."""
 
     marks: list[BreakMark] = field(default_factory=list)
     more: int = 0
@@ -211,7 +212,7 @@ _NO_MARKS = _LineMarks()
 def _marks_by_line(annotations: _Annotations, lines: dict[int, Line]) -> dict[int, _LineMarks]:
     by_line: dict[int, _LineMarks] = {}
     for number, place, ident in annotations.breaks:
-        # Mark the beginning and the end of a very long expression.
+        # Of a very long expression, only the beginning and the last line are marked.
         for number_of_line in (*range(place.line, min(place.end_line, place.line + _MAX_MARK_LINES)), place.end_line):
             if number_of_line not in lines:
                 continue
@@ -226,7 +227,7 @@ def _marks_by_line(annotations: _Annotations, lines: dict[int, Line]) -> dict[in
 
 
 def _columns_on_line(place: Location, number: int, text: str) -> tuple[int, int]:
-    """Return the columns of one line that belong to a range; if the range has no columns, all but the indentation."""
+    """Return the columns that a location covers on one line; if they are unknown, all except the indentation."""
     stripped = text.rstrip()
     start, end = len(stripped) - len(stripped.lstrip()), len(stripped)
     if place.column is not None and number == place.line:
@@ -237,14 +238,10 @@ def _columns_on_line(place: Location, number: int, text: str) -> tuple[int, int]
 
 
 def _scopes_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, Scope]:
-    # The smallest scope first; of two scopes with the same size, the later one, which is inside the other.
+    # Smaller scopes come first; of two scopes with the same size, the later one is inside the other and comes first.
     regions = annotations.scopes[::-1]
     regions.sort(key=lambda region: region[0].end_line - region[0].line)
     return _first_on_lines(regions, numbers)
-
-
-def _eager_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, Skipped]:
-    return _first_on_lines(reversed(annotations.eager), numbers)
 
 
 def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) -> dict[int, _T]:
@@ -255,7 +252,7 @@ def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) 
     numbers : list of int
         The lines, sorted.
     """
-    next_free = list(range(len(numbers) + 1))  # for each line, the next line without a region
+    next_free = list(range(len(numbers) + 1))  # for each index, a later one without a region, or itself if it has none
     first_regions: dict[int, _T] = {}
     for place, region in regions:
         index = _find_next_free(next_free, bisect_left(numbers, place.line))

@@ -1,11 +1,11 @@
-"""Indexes of the parts of a report, each built once per report."""
+"""Compute results from a report only once: a cache, and indexes of the report's parts."""
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
-from typing import TYPE_CHECKING
-
-from jupyter_graphbreak.views.words.per_report import per_report
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +13,32 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import FunctionName, Source
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Resume, Scope, Skipped
+
+
+_T = TypeVar("_T")
+
+
+def per_report(function: Callable[[Report], _T]) -> Callable[[Report], _T]:
+    """Cache the result of a function for each report. The result must not refer to the report itself."""
+    entries: dict[int, tuple[weakref.ref[Report], _T]] = {}
+
+    @wraps(function)
+    def cached_function(report: Report) -> _T:
+        ident = id(report)
+        entry = entries.get(ident)
+        if entry is not None and entry[0]() is report:
+            return entry[1]
+
+        def forget(reference: weakref.ref[Report]) -> None:
+            entry = entries.get(ident)
+            if entry is not None and entry[0] is reference:
+                entries.pop(ident, None)
+
+        result = function(report)
+        entries[ident] = weakref.ref(report, forget), result
+        return result
+
+    return cached_function
 
 
 @per_report
@@ -28,7 +54,7 @@ def main_cell(report: Report) -> Source | None:
 
 
 @per_report
-def functions(report: Report) -> dict[tuple[str, str], list[FunctionName]]:
+def functions_by_name(report: Report) -> dict[tuple[str, str], list[FunctionName]]:
     """Return the functions whose qualified and plain names differ, by source and plain name, sorted by line."""
     index: defaultdict[tuple[str, str], list[FunctionName]] = defaultdict(list)
     for source in report.sources:
@@ -58,20 +84,20 @@ def resumes_of(report: Report, break_: Break) -> list[Resume]:
 
 
 @per_report
-def skipped(report: Report) -> dict[str, Skipped]:
+def skipped_functions(report: Report) -> dict[str, Skipped]:
     """Return the functions that run eagerly, by id."""
     return {function.id: function for function in report.skipped}
 
 
-def skipped_by(report: Report, break_: Break) -> list[Skipped]:
+def functions_skipped_by(report: Report, break_: Break) -> list[Skipped]:
     """Return the functions that run eagerly because of a break."""
-    by_id = skipped(report)
+    by_id = skipped_functions(report)
     return [by_id[ident] for ident in break_.skipped if ident in by_id]
 
 
 @per_report
 def skipped_by_frame(report: Report) -> dict[str | None, Skipped]:
-    """Return the functions that run eagerly by the id of their frame; of several with one id, the first."""
+    """Return the functions that run eagerly, by the id of their frame; if several have the same id, the first one."""
     return {function.frame: function for function in reversed(report.skipped)}
 
 
@@ -82,8 +108,8 @@ def scopes(report: Report) -> dict[str, Scope]:
 
 
 @per_report
-def graphs_ended(report: Report) -> dict[str | None, list[Graph]]:
-    """Return the graphs that each break ended."""
+def graphs_by_break(report: Report) -> dict[str | None, list[Graph]]:
+    """Return the graphs that each break ended, by the id of the break; ``None`` is the key of all other graphs."""
     index: defaultdict[str | None, list[Graph]] = defaultdict(list)
     for graph in report.graphs:
         index[graph.break_].append(graph)
@@ -98,24 +124,24 @@ def remedies(report: Report) -> dict[str, Remedy]:
 
 @per_report
 def remedies_by_break(report: Report) -> dict[str, list[Remedy]]:
-    """Return the remedies for each break."""
-    return _by_id(report, lambda remedy: remedy.breaks)
+    """Return the remedies for each break, by its id."""
+    return _remedies_by(report, lambda remedy: remedy.breaks)
 
 
 @per_report
 def remedies_by_frame(report: Report) -> dict[str, list[Remedy]]:
-    """Return the remedies for each frame that runs eagerly, without those for a break."""
-    return _by_id(report, lambda remedy: [] if remedy.breaks else remedy.frames)
+    """Return the remedies for each frame that runs eagerly, by its id; those for a break are left out."""
+    return _remedies_by(report, lambda remedy: [] if remedy.breaks else remedy.frames)
 
 
 @per_report
 def remedies_by_recompile(report: Report) -> dict[str, list[Remedy]]:
-    """Return the remedies for each recompile."""
-    return _by_id(report, lambda remedy: remedy.recompiles)
+    """Return the remedies for each recompile, by its id."""
+    return _remedies_by(report, lambda remedy: remedy.recompiles)
 
 
-def _by_id(report: Report, ids_of: Callable[[Remedy], list[str]]) -> dict[str, list[Remedy]]:
-    """Return the remedies for each part of the report, given the ids of the parts that a remedy is for."""
+def _remedies_by(report: Report, ids_of: Callable[[Remedy], list[str]]) -> dict[str, list[Remedy]]:
+    """Return the remedies by the ids that ``ids_of`` returns for them."""
     index: defaultdict[str, list[Remedy]] = defaultdict(list)
     for remedy in report.remedies or []:
         for ident in dict.fromkeys(ids_of(remedy)):
@@ -124,6 +150,6 @@ def _by_id(report: Report, ids_of: Callable[[Remedy], list[str]]) -> dict[str, l
 
 
 @per_report
-def recompiled_functions(report: Report) -> dict[str, str]:
-    """Return the name of the function of each recompile, by the recompile's id."""
+def function_by_recompile(report: Report) -> dict[str, str]:
+    """Return the name of the recompiled function for the id of each recompile."""
     return {recompile.id: recompile.function for recompile in report.recompiles}

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.places import place, without_function
+from jupyter_graphbreak.views.words.places import line_text
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Setting
 
-#: One sentence lists at most this many breaks.
+#: At most this many breaks are listed in one sentence.
 _MAX_LISTED_BREAKS = 20
-#: The result of :func:`permission` if no setting is involved.
+#: The results of :func:`describe_permission` that mention no setting.
 WITHOUT_SETTING = frozenset({"allowed", "allowed by default"})
 _MAY_STILL_FAIL = "of breaking; Python code that needs the value, such as a branch, can still be an error."
 
 
-def permission(report: Report, break_: Break) -> str:
-    """Describe whether a break was allowed, and by what: "allowed by error_on_graph_break(False), line 13"."""
+def describe_permission(report: Report, break_: Break) -> str:
+    """Say whether a break was allowed, and by which setting: "allowed by error_on_graph_break(False), line 13"."""
     if break_.setting is not None:
         if break_.outcome == "error" and not break_.setting.value:
             return "an error, although breaks are allowed"
@@ -28,7 +28,7 @@ def permission(report: Report, break_: Break) -> str:
 
 
 def scope_label(scope: Scope) -> str:
-    """Return the effect of a scope: "breaks are errors" or "breaks allowed"."""
+    """Return the effect of a scope on breaks: "breaks are errors" or "breaks allowed"."""
     return "breaks are errors" if scope.value else "breaks allowed"
 
 
@@ -38,7 +38,7 @@ def scope_name(scope: Scope) -> str:
 
 
 def stricter_setting_sentences(report: Report) -> list[list[str | int]]:
-    """Return sentences about the effect of stricter settings, in parts: text, and numbers of breaks."""
+    """Return sentences about the effect of stricter settings, each as a list of strings and numbers of breaks."""
     what_if, numbers = report.what_if, break_numbers(report)
     strict = [numbers[ident] for ident in what_if.error_on_graph_break if ident in numbers]
     captured = [numbers[ident] for ident in what_if.captured if ident in numbers]
@@ -48,7 +48,7 @@ def stricter_setting_sentences(report: Report) -> list[list[str | int]]:
         introduction = (
             "With error_on_graph_break(True) around the compiled function, the run would end with an error at"
         )
-        other_numbers = _shortened(strict[1:])
+        other_numbers = _first_numbers(strict[1:])
         sentences.append(
             [introduction, strict[0], *(["; no scope allows", *other_numbers, "either."] if other_numbers else ["."])]
         )
@@ -59,7 +59,7 @@ def stricter_setting_sentences(report: Report) -> list[list[str | int]]:
             else [_MAY_STILL_FAIL]
         )
         sentences.append(
-            ["With fullgraph=True, PyTorch would try to capture", *_shortened(captured), "instead", *consequence]
+            ["With fullgraph=True, PyTorch would try to capture", *_first_numbers(captured), "instead", *consequence]
         )
     elif ending_break is not None:
         sentences.append(
@@ -68,7 +68,7 @@ def stricter_setting_sentences(report: Report) -> list[list[str | int]]:
     return sentences
 
 
-def _shortened(numbers: list[int]) -> list[str | int]:
+def _first_numbers(numbers: list[int]) -> list[str | int]:
     more = len(numbers) - _MAX_LISTED_BREAKS
     return [*numbers[:_MAX_LISTED_BREAKS], *([f"and {more} more"] if more > 0 else [])]
 
@@ -78,7 +78,7 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
     scope = scopes.get(setting.scope or "")
     chain = [scopes[ident] for ident in setting.chain if ident in scopes]
     if "fullgraph" in setting.rules:
-        words = "an error by fullgraph=True" + (f", {_start_place(report, scope)}" if scope is not None else "")
+        words = "an error by fullgraph=True" + (f", {line_text(report, scope.location)}" if scope is not None else "")
         inner = next((open_scope for open_scope in reversed(chain) if open_scope.setting != "fullgraph"), None)
         return f"{words}, which wins over {_scope_with_place(report, inner)}" if inner is not None else words
     if scope is None:
@@ -96,8 +96,4 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
 
 def _scope_with_place(report: Report, scope: Scope) -> str:
     name = scope_name(scope)
-    return f"{name}, {_start_place(report, scope)}" if scope.location is not None else f"{name} ({scope.note})"
-
-
-def _start_place(report: Report, scope: Scope) -> str:
-    return place(report, without_function(scope.location))
+    return f"{name}, {line_text(report, scope.location)}" if scope.location is not None else f"{name} ({scope.note})"

@@ -1,4 +1,4 @@
-"""Names of places in the source."""
+"""Put locations in the source into words."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StackNode:
-    """Places shared by several stacks, and the different continuations after them."""
+    """Locations that several stacks share, and the different ways in which these stacks continue."""
 
     places: list[Location]
     children: list[StackNode]
 
 
-#: Maximum depth of the tree; deeper stacks are listed one by one.
+#: The maximum depth of the tree; below it, stacks are listed one by one.
 _MAX_DEPTH = 20
 
 
 def stack_tree(stacks: Iterable[Sequence[Location]], depth: int = 0) -> list[StackNode]:
-    """Merge stacks with the same beginning; a stack that is the beginning of another is left out."""
+    """Merge stacks with the same beginning; a stack that is the beginning of a longer one is left out."""
     if depth == _MAX_DEPTH:
         return [StackNode(list(stack), []) for stack in stacks if stack]
     by_start: dict[tuple[str, int], list[Sequence[Location]]] = {}
@@ -41,7 +41,7 @@ def stack_tree(stacks: Iterable[Sequence[Location]], depth: int = 0) -> list[Sta
     nodes = []
     for group in by_start.values():
         shared_count = 1
-        # Put all places that the group shares into one node, so that a deep recursion does not make a deep tree.
+        # All locations that the group shares are in one node, so that a deep recursion does not make a deep tree.
         while (
             all(len(stack) > shared_count for stack in group)
             and len({_source_and_line(stack[shared_count]) for stack in group}) == 1
@@ -57,14 +57,14 @@ def _source_and_line(place: Location) -> tuple[str, int]:
     return place.source, place.line
 
 
-#: The function name of a cell's top-level code, which is not shown.
+#: The function name of top-level code, which is not shown.
 _MODULE = "<module>"
-#: At most this many lines of an expression are searched for its first word.
+#: At most this many lines of an expression are searched for the first informative one.
 _MAX_CODE_LINES = 20
 
 
-def place(report: Report, location: Location | None) -> str:
-    """Return a place in words: "line 14 in step", "modeling_bart.py:660 in f"."""
+def location_text(report: Report, location: Location | None) -> str:
+    """Return a location in words: "line 14 in step", "modeling_bart.py:660 in f"."""
     if location is None:
         return "an unknown place"
     source = lookup.sources(report).get(location.source)
@@ -78,20 +78,20 @@ def place(report: Report, location: Location | None) -> str:
 
 
 def function_of(report: Report, location: Location) -> str:
-    """Return the function around a place, with its class if known: "BartDecoder.forward"."""
+    """Return the name of the function that contains a location, with its class if known: "BartDecoder.forward"."""
     name = location.function or ""
     if name == _MODULE:
         return name
-    named_alike = lookup.functions(report).get((location.source, name.rpartition(".")[2]), [])
+    named_alike = lookup.functions_by_name(report).get((location.source, name.rpartition(".")[2]), [])
     index = bisect_right(named_alike, location.line, key=lambda function: function.line) - 1
     return named_alike[index].name if index >= 0 and named_alike[index].name.endswith(f".{name}") else name
 
 
 def brief_code(code: str | None) -> str:
-    """Return the first informative line of an expression, with an ellipsis if more lines follow."""
+    """Return an expression up to its first informative line, with an ellipsis if more lines follow."""
     lines = (code or "").split("\n", _MAX_CODE_LINES)[:_MAX_CODE_LINES]
     shown = lines[0].strip()
-    # A bracket alone is not informative, with or without a keyword before it.
+    # A line with only a bracket, or a keyword and a bracket, is not informative.
     for line in lines[1:]:
         if re.search(r"\w", re.sub(r"^(if|elif|while|assert|return)\b", "", shown)):
             return f"{shown} …"
@@ -99,23 +99,23 @@ def brief_code(code: str | None) -> str:
     return shown
 
 
-def without_function(location: Location | None) -> Location | None:
-    """Return a place without its function, for sentences that already name the function."""
-    return replace(location, function=None) if location is not None else None
+def line_text(report: Report, location: Location | None) -> str:
+    """Return a location in words without its function: "line 14", "modeling_bart.py:660"."""
+    return location_text(report, replace(location, function=None) if location is not None else None)
 
 
 def is_of_library(report: Report, location: Location | None) -> bool:
-    """Return whether a place is in a library's code."""
+    """Return whether a location is in the code of a library."""
     return _library_source(report, location) is not None
 
 
 def is_wrapper_of_torch(report: Report, location: Location | None) -> bool:
-    """Return whether a place is in a wrapper that torch puts around functions."""
+    """Return whether a location is in one of torch's own wrappers around functions."""
     source = _library_source(report, location)
     return source is not None and (source.path or "").startswith("torch/_dynamo/")
 
 
 def _library_source(report: Report, location: Location | None) -> Source | None:
-    """Return the source of a place in a library; ``None`` for any other place."""
+    """Return the source of a location in a library; ``None`` for any other location."""
     source = lookup.sources(report).get(location.source) if location is not None else None
     return source if source is not None and source.kind == "library" else None

@@ -1,4 +1,4 @@
-"""Text that is safe to show, and numbers with their nouns."""
+"""Make text safe to show, and put numbers and lists into words."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _KNOWN_PAGES = re.compile(
     re.ASCII,
 )
 
-#: Maximum number of words in one list.
+#: At most this many words of one list are shown.
 _MAX_WORDS = 40
-#: :func:`whole_clauses` cuts a first clause that is longer than this many times the length that it is given.
+#: :func:`whole_clauses` cuts the first clause if it is longer than this many times the limit.
 _MAX_CLAUSE_FACTOR = 3
 
 
 def is_known_page(url: str | None) -> bool:
-    """Return whether a report may link to a page: reports, and the addresses in them, may be untrusted."""
+    """Return whether a report may link to a page: an untrusted report may contain any address."""
     return url is not None and _KNOWN_PAGES.fullmatch(url) is not None
 
 
-def counted(number: int, noun: str) -> str:
+def count_text(number: int, noun: str) -> str:
     """Return a number with its noun: "1 break", "2 breaks"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -36,14 +36,14 @@ def times_text(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
-def joined(words: Sequence[str], separator: str) -> str:
-    """Join words; of a very long list, only the first words, with the number of the rest."""
-    more = len(words) - _MAX_WORDS
-    return separator.join([*words[:_MAX_WORDS], *([f"and {more} more"] if more > 0 else [])])
+def join_words(words: Sequence[str], separator: str, limit: int = _MAX_WORDS) -> str:
+    """Join words; of a list that is longer than the limit, join only the first ones and give the number of the rest."""
+    more = len(words) - limit
+    return separator.join(words[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
-def and_list(words: Sequence[str]) -> str:
-    """Join words as in a sentence: "A", "A and B", "A, B and C"."""
+def join_with_and(words: Sequence[str]) -> str:
+    """Join words with commas and a final "and": "A", "A and B", "A, B and C"."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
 
@@ -51,17 +51,22 @@ def graph_names(ids: Sequence[str]) -> str:
     """Return the names of graphs: "graph A", "graphs A and B"; of a very long list, only the first."""
     more = len(ids) - _MAX_WORDS
     names = [*ids[:_MAX_WORDS], *([f"{more} more"] if more > 0 else [])]
-    return f"graph{'s' if len(ids) > 1 else ''} {and_list(names)}"
+    return f"graph{'s' if len(ids) > 1 else ''} {join_with_and(names)}"
 
 
-def number_list(numbers: Sequence[int]) -> str:
-    """Join sorted numbers; three or more in a row become a range: "1 to 7 and 9"."""
+def join_numbers(numbers: Sequence[int]) -> str:
+    """Return sorted numbers as text, in which three or more in a row become a range: "1 to 7 and 9"."""
     parts = number_ranges(numbers, " to ")
-    return and_list(parts) if len(parts) <= _MAX_WORDS else joined(parts, ", ")
+    return join_with_and(parts) if len(parts) <= _MAX_WORDS else join_words(parts, ", ")
+
+
+def breaks_text(numbers: Sequence[int]) -> str:
+    """Return sorted numbers of breaks with their noun: "break 1", "breaks 1 and 2"."""
+    return f"break{'s' if len(numbers) > 1 else ''} {join_numbers(numbers)}"
 
 
 def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
-    """Return sorted numbers as texts; three or more in a row become a range."""
+    """Return sorted numbers as strings; three or more in a row become a range."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][-1] + 1:
@@ -79,7 +84,12 @@ def with_arrows(text: str) -> str:
     return text.replace(" -> ", " → ")
 
 
-def duration(seconds: float) -> str:
+def without_backticks(text: str) -> str:
+    """Return a text without backticks, for output that cannot show code in a different font."""
+    return text.replace("`", "")
+
+
+def duration_text(seconds: float) -> str:
     """Return a time in the unit that suits it: "12 µs", "84 ms", "5.10 s", "31.2 s", "1.4 min"."""
     for limit, factor, form in (
         (0.001, 1e6, "{:.0f} µs"),
@@ -95,7 +105,7 @@ def duration(seconds: float) -> str:
 def whole_clauses(text: str, limit: int) -> str:
     """Return the first clauses of a text, about as many as fit into a number of characters.
 
-    A clause is cut only if it is several times too long.
+    The first clause is cut only if it is several times too long.
     """
     if len(text) <= limit:
         return text
@@ -109,13 +119,13 @@ def whole_clauses(text: str, limit: int) -> str:
 
 def one_line(text: str) -> str:
     """Return a text as one line that is safe to show in a terminal."""
-    return plain(re.sub(r"\s+", " ", text).strip())
+    return escape_controls(re.sub(r"\s+", " ", text).strip())
 
 
-def plain(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Escape characters that control a terminal or reorder the text."""
     if text.isascii() and text.isprintable():
-        return text  # nearly all are
+        return text  # the common case
     return "".join(
         char
         if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}

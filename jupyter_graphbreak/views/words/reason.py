@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Reason
 
 
-#: A name that is an identifier and not a phrase, such as "missing_mp_subscript".
+#: An identifier, such as "missing_mp_subscript", in place of a phrase.
 _IDENTIFIER = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 
 def reason_of(cause: Break | Reason | BreakChange | JobBreak) -> str:
-    """Return a reason with its id in PyTorch's registry, or the exception: "Branch on a tensor's value (GB0170)"."""
+    """Return a reason with its GB id or the class of the exception: "Branch on a tensor's value (GB0170)"."""
     title, name = title_of(cause), cause.gb_id or cause.gb_type
     return f"{title} ({name})" if name != title and name.isidentifier() else title
 
 
 def title_of(cause: Break | Reason | BreakChange | JobBreak) -> str:
-    """Return a reason in our words, else PyTorch's name for it, or its explanation if the name is not a phrase."""
+    """Return our title of a known cause; otherwise PyTorch's name, or its explanation if the name is an identifier."""
     if not isinstance(cause, Break):
         return _known_title(cause.gb_id, cause.gb_type, None, None)
     code = cause.location.code if cause.location is not None else None

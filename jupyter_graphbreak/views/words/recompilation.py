@@ -1,4 +1,4 @@
-"""Functions that were recompiled: what varied between the calls, and advice to avoid it."""
+"""Describe functions that were recompiled: what varied between the calls, and how to avoid the recompiles."""
 
 from __future__ import annotations
 
@@ -17,15 +17,9 @@ from jupyter_graphbreak.report.guards import (
 )
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.places import (
-    function_of,
-    is_of_library,
-    is_wrapper_of_torch,
-    place,
-    without_function,
-)
-from jupyter_graphbreak.views.words.plain_text import and_list, one_line, times_text
+from jupyter_graphbreak.views.words.lookup import per_report
+from jupyter_graphbreak.views.words.places import function_of, is_of_library, is_wrapper_of_torch, line_text
+from jupyter_graphbreak.views.words.plain_text import join_with_and, one_line, times_text
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 
 if TYPE_CHECKING:
@@ -41,17 +35,19 @@ if TYPE_CHECKING:
 
 _VALUE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.+)")
 #: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
-#: Its parts are matched one after the other, because one pattern for all could be slow on hostile text.
-_TENSOR_GUARD = re.compile(r"' (?P<what>\w+) mismatch(?: at index (?P<index>\d+))?\. expected (?P<old>[^,]+)(?=,|$)")
+#: Its parts are matched one after the other, because a single pattern for all of it could be slow on hostile text.
+_TENSOR_GUARD = re.compile(
+    r"' (?P<property>\w+) mismatch(?: at index (?P<index>\d+))?\. expected (?P<old>[^,]+)(?=,|$)"
+)
 _TENSOR_GUARD_START = "tensor '"
 #: A size of a tensor in an expression, such as "((1 + x.size()[0]) // 2) == 2".
 _SIZE = ".size()["
 _ACTUAL_START = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
-_IDENTITY_GUARD = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
-#: A guard on a key of a dictionary: "not ___dict_contains('z', optimizer.state[p])".
+_IDENTITY_GUARD = re.compile(r"___check_(?P<kind>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
+#: A guard on a key of a dict: "not ___dict_contains('z', optimizer.state[p])".
 _KEY_GUARD = re.compile(r"(?:not )?___dict_contains\((?P<key>[^,]+), (?P<dict>.+)\)")
-#: PyTorch's message if an object that compiled code refers to is freed.
+#: PyTorch's message if an object that compiled code refers to was freed.
 _FREED_OBJECT = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
 #: The beginning of PyTorch's message if `torch.compile` was called for the same code with a different backend.
 _OTHER_BACKEND_START = "BACKEND_MATCH failure: "
@@ -66,16 +62,16 @@ _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
-#: If at least this many functions are recompiled only because results between breaks, or the need for gradients, vary,
-#: they are listed as one.
+#: If at least this many functions are recompiled only because results between breaks vary, or only because a tensor
+#: requires gradients in some calls, they are listed as one.
 _MIN_MERGED_FUNCTIONS = 4
-#: At most this many lines of one guard are named.
+#: At most this many lines of one guard are listed.
 _MAX_LINES = 3
 #: The advice for functions that are compiled for tensors with and without gradients.
 _ADVICE_ON_GRADIENTS = "Each kind has its own graph, as expected."
-#: The number of values to write out at the beginning of a series; a longer series shows these and the last.
+#: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2
-#: There is a warning if a function reaches this share of the recompile limit.
+#: A function gets a warning if its compilations reach this share of the recompile limit.
 _WARNING_SHARE = 0.6
 
 
@@ -86,19 +82,19 @@ class FailedGuard:
     Parameters
     ----------
     variation : str
-        The subject and its values: "k: 2 -> 3 -> ... -> 9".
+        The thing that varied and its values: "k: 2 -> 3 -> ... -> 9".
     times : int
         The number of recompiles in which this guard failed.
     locations : list of Location
-        The lines that created the guard, if PyTorch names them.
+        The lines that created the guard, if PyTorch reports them.
     advice : str
-        The way to avoid the recompiles; empty if unknown.
+        Advice on avoiding the recompiles; empty if there is none.
     is_size : bool
-        Whether the guard is about the size of a tensor.
+        Whether the guard checks the size of a tensor.
     is_about_number_from_break : bool
-        Whether the guard is about a number that a break returned.
+        Whether the guard checks a number that the code at a break returned.
     is_about_gradients : bool
-        Whether the guard is about tensors that require gradients in some calls only.
+        Whether the guard checks whether a tensor requires gradients.
     """
 
     variation: str
@@ -119,24 +115,24 @@ class Recompilation:
     function : str
         The name of the function; for several functions, a description.
     location : Location or None
-        The place of the function; ``None`` for several functions.
+        The location of the function; ``None`` for several functions.
     frames : list of str
-        The compilations after the first one, including one that the limit refused.
+        The ids of the compilations after the first one, including one that the recompile limit prevented.
     guards : list of FailedGuard
         All guards that failed, the most frequent first.
     total : int
-        The number of compilations; 0 if the first one was before the run.
+        The number of compilations; 0 if the first one happened before the run.
     ids : list of str
         The ids of the recompiles.
     limit : int
-        The number of compilations after which it runs eagerly; 0 if it is unknown.
+        The number of compilations after which the function runs eagerly; 0 if unknown.
     is_caused_by_results : bool
         Whether the compiled code is called between breaks, and only sizes of tensors and numbers that breaks returned
-        varied: the program passes none of them to a compiled function itself.
+        varied. The program itself passes none of these to a compiled function.
     is_caused_by_gradients : bool
-        Whether only the need for gradients varied, so that the recompiles are expected.
+        Whether tensors require gradients in some calls only, and nothing else varied: such recompiles are expected.
     is_merged : bool
-        Whether these are several functions.
+        Whether this stands for several functions.
     """
 
     function: str
@@ -166,16 +162,16 @@ class Recompilation:
         return f"{self.total} of {self.limit} compilations used: {consequence}"
 
     @property
-    def times(self) -> str:
-        """The number of recompiles, and whether the limit was reached: "recompiled 3 times"."""
+    def times_text(self) -> str:
+        """The number of recompiles in words, and whether the limit was reached: "recompiled 3 times"."""
         count = len(self.frames) - self.limit_hit
         if not count:
             return "not recompiled: limit reached, runs eagerly"
         times = f"recompiled ({self.frames[0]})" if count == 1 else f"recompiled {times_text(count)}"
         return f"{times}, then limit reached: runs eagerly" if self.limit_hit else times
 
-    def share(self, guard: FailedGuard) -> str:
-        """Return in how many of the recompiles a guard failed; empty if there was only one recompile."""
+    def share_text(self, guard: FailedGuard) -> str:
+        """Return in how many of the recompiles a guard failed: "3 of 4 times"; empty for a single recompile."""
         total = len(self.frames)
         if total == 1:
             return ""
@@ -185,13 +181,13 @@ class Recompilation:
 
 @dataclass(frozen=True, slots=True)
 class _Variation:
-    """The value that a guard expected, and the value that came instead."""
+    """The value that a guard expected, and the value that it found instead."""
 
     name: str
     old: str
     new: str | None
     advice: str
-    #: The key that identifies the variable; its name may be a description.
+    #: The key that identifies the variable; ``name`` may be a description that several variables share.
     subject: str = ""
     is_size: bool = False
     is_about_gradients: bool = False
@@ -221,7 +217,7 @@ def recompilations(report: Report) -> list[Recompilation]:
 
 
 def listed_recompilations(report: Report) -> list[Recompilation]:
-    """Return the recompiled functions for views; many that are recompiled for one reason are one entry."""
+    """Return the recompiled functions as views list them: many with the same common reason are one entry."""
     functions = recompilations(report)
     merged: list[Recompilation] = []
     between_breaks = [one for one in functions if one.is_caused_by_results and shows_advice(report, one)]
@@ -236,13 +232,13 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
 
 
 def shows_advice(report: Report, recompilation: Recompilation) -> bool:
-    """Return whether the general advice about guards applies: no trial has found something better."""
+    """Return whether to show the general advice about guards, because no trial has found anything better."""
     trials = recompile_remedies(report, recompilation)
-    return trials is None or not (trials.working or trials.person)
+    return trials is None or not (trials.working or trials.decisions)
 
 
 def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
-    """Return the functions between breaks that were recompiled because results varied, as one entry."""
+    """Merge functions that are called between breaks and were recompiled because results varied."""
     guards = [guard for function in functions for guard in function.guards]
     varied_things = [
         *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),
@@ -250,12 +246,12 @@ def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
     ]
     advice = "remove the breaks, or `torch.compile(..., dynamic=True)`"
     return _merge_functions(
-        functions, f"{len(functions)} functions between breaks", f"{and_list(varied_things)} varied", advice
+        functions, f"{len(functions)} functions between breaks", f"{join_with_and(varied_things)} varied", advice
     )
 
 
 def _merge_by_gradients(functions: Sequence[Recompilation]) -> Recompilation:
-    """Return functions that are compiled for tensors with and without gradients as one entry."""
+    """Merge functions that are compiled both for tensors that require gradients and for others."""
     variation = "a tensor requires a gradient in some calls only"
     return replace(
         _merge_functions(functions, f"{len(functions)} functions", variation, ""), is_caused_by_gradients=True
@@ -298,9 +294,9 @@ def limited_functions_text(report: Report) -> str:
 
 
 def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRemedies | None:
-    """Return the remedies for the recompiles of a function; ``None`` without trials.
+    """Return the remedies for the recompiles of a function; ``None`` if none were searched for.
 
-    Each is shown at the first of the functions that it is about.
+    A remedy for several functions is returned for the first of them only.
     """
     if report.remedies is None:
         return None
@@ -311,42 +307,42 @@ def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRem
 
 @per_report
 def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
-    """Return the remedies to show at each recompiled function, by its first recompiled frame."""
+    """Return the remedies to show for each recompiled function, by the id of its first recompiled frame."""
     shown_before: set[str] = set()
     by_frame = {}
     for recompilation in recompilations(report):
         all_remedies = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
-        # If there was no time for any trial, the general advice is better than the manual steps.
-        steps = all_remedies.person if all_remedies.why_untried != NO_TIME_AT_ALL else []
+        # If there was no time for any trial, the general advice is better than leaving the decision to a person.
+        decisions = all_remedies.decisions if all_remedies.why_untried != NO_TIME_AT_ALL else []
         remaining = BreakRemedies(
             [remedy for remedy in all_remedies.working if remedy.id not in shown_before],
             [remedy for remedy in all_remedies.failed if remedy.id not in shown_before],
-            [step for step in steps if step not in shown_before],
+            [decision for decision in decisions if decision not in shown_before],
             all_remedies.why_untried,
         )
         shown_before.update(remedy.id for remedy in (*remaining.working, *remaining.failed))
-        shown_before.update(remaining.person)
+        shown_before.update(remaining.decisions)
         by_frame[recompilation.frames[0]] = remaining
     return by_frame
 
 
 def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remedy | None:
-    """Return the best remedy that works for the recompiles of a function, if it is shown at this function."""
+    """Return the best remedy that works for the recompiles of a function; ``None`` if none is shown for it."""
     trials = recompile_remedies(report, recompilation)
     return trials.working[0] if trials is not None and trials.working else None
 
 
-def guard_lines(report: Report, guard: FailedGuard) -> str:
-    """Return the first lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
-    places = [place(report, without_function(location)) for location in guard.locations[:_MAX_LINES]]
+def guard_lines_text(report: Report, guard: FailedGuard) -> str:
+    """Return the first lines that created a guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
+    places = [line_text(report, location) for location in guard.locations[:_MAX_LINES]]
     more = len(guard.locations) - _MAX_LINES
-    return and_list([*places, *([f"{more} more"] if more > 0 else [])])
+    return join_with_and([*places, *([f"{more} more"] if more > 0 else [])])
 
 
 def function_name(report: Report, recompilation: Recompilation) -> str:
     """Return the name of a recompiled function, with its class if known.
 
-    ``torch.compile`` of a partial, or of a module whose ``forward`` is PyTorch's own, compiles a wrapper, whose own
+    If a partial is compiled, or a module whose ``forward`` is PyTorch's own, PyTorch compiles a wrapper instead, whose
     name means nothing to the reader.
     """
     if recompilation.location is None:
@@ -360,7 +356,7 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
 def _make_recompilation(
     recompiles: list[Recompile], limit: int, library_sources: Container[str], *, is_inner: bool, is_library: bool
 ) -> Recompilation:
-    """Group the failed guards of a function by subject."""
+    """Return the description of a recompiled function, with its failed guards grouped by what they check."""
     guards = failed_guards(
         (
             (index, reason)
@@ -398,18 +394,18 @@ def failed_guards(
     is_inner: bool = False,
     is_library: bool = False,
 ) -> list[FailedGuard]:
-    """Group guards that failed by subject, the most frequent first.
+    """Group guards that failed by the variable or the property that they check, the most frequent group first.
 
     Parameters
     ----------
     failures : iterable of tuple
-        The guards in the order in which they failed, each with the number of the recompile.
+        The index of the recompile and the guard, in the order in which the guards failed.
     library_sources : container of str
         The ids of the sources of libraries.
     is_inner : bool
-        Whether the function is called between breaks, so that the program itself passes no arguments to it.
+        Whether the function is called between breaks: the program itself then passes no arguments to it.
     is_library : bool
-        Whether the function is a library's, so that its variables cannot be changed.
+        Whether the function belongs to a library: the reader cannot change its variables.
     """
     failures_by_subject: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
     for index, reason in failures:
@@ -432,7 +428,7 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     is_size = bool(variations) and all(variation.is_size for _, variation in variations)
     last_advice = variations[-1][1].advice if variations else ""
     heads = {reason.head for _, reason, _ in group if reason.location is not None}
-    # The guard on the number of pieces of `for piece in x.split(2):` is about an expression of the size.
+    # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
     is_number_of_steps = not variations and "loop" in heads and _SIZE in group[0][1].guard
     return FailedGuard(
         variation=_variation_text(variations) if variations else f"`{_readable_guard(group[0][1].guard)}` failed",
@@ -446,12 +442,12 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
 
 
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
-    """Return what to do about lines that make a constant of a size: ``dynamic=True`` changes nothing there.
+    """Return advice about lines that make a constant of a size, which ``dynamic=True`` does not prevent.
 
     Parameters
     ----------
     heads : set
-        The kinds of the lines. A condition alone is expected, so the other kinds matter more.
+        The kinds of the lines. Recompiles because of a condition are expected, so the other kinds take precedence.
     """
     if "loop" in heads:
         return (
@@ -467,9 +463,9 @@ def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
 
 
 def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
-    """Return the values of one variable, as far as its guards name them, in the order of first occurrence.
+    """Return the values of one variable, as far as its guards show them, in the order of first occurrence.
 
-    The guard on a value names the value that it expected, but not the last one, which no version expects.
+    A guard on a value shows the value that it expected. The last value is unknown, because no version expects it.
     Arrows separate values that followed each other; commas are used if a value may have recurred.
     """
     name = variations[-1][1].name
@@ -504,7 +500,7 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
 
 
 def _readable_guard(guard: str) -> str:
-    """Return a guard with the names of variables and modules as in the program, and without PyTorch's advice."""
+    """Return a guard with the names that the program uses, and without PyTorch's advice."""
     return METHOD_OWNER.sub("self", plain_guard(guard.partition(_PARAMETER_HINT_START)[0]))
 
 
@@ -542,11 +538,11 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
 
 
 def _object_variation(guard: str) -> str:
-    """Return how an object varied between calls, such as "`fn` is a different function"; empty for any other guard."""
+    """Return how an object varied between calls: "`fn` is a different function"; empty for any other guard."""
     if function := name_of_varied_function(guard):
         return f"`{function}` is a different function"
     if identity := _IDENTITY_GUARD.fullmatch(guard):
-        change = "is a different object" if identity["what"] == "obj" else "has a different type"
+        change = "is a different object" if identity["kind"] == "obj" else "has a different type"
         return f"`{identity['name']}` {change}"
     if key := _KEY_GUARD.fullmatch(guard):
         return f"`{key['dict']}` has the key {key['key']} in some calls only"
@@ -556,7 +552,7 @@ def _object_variation(guard: str) -> str:
 def _tensor_variation(
     name: str, guard: re.Match[str], new: str | None, *, is_inner: bool, is_library: bool
 ) -> _Variation:
-    index, tensor_property, old = guard["index"], guard["what"], guard["old"]
+    index, tensor_property, old = guard["index"], guard["property"], guard["old"]
     is_from_break = name.startswith(BREAK_RESULT_PREFIX)
     advice = ""
     if tensor_property == "size" and is_from_break:
@@ -605,6 +601,6 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
     if is_attribute and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
-    if is_attribute and "." not in value:  # the setting is about integers
+    if is_attribute and "." not in value:  # the setting affects only integers
         return f"{tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well"
     return tensor if is_attribute or is_constant else f"`torch.compile(..., dynamic=True)`, or {tensor}"

@@ -1,4 +1,4 @@
-"""Sentences about remedies: their verdicts, evidence and changes."""
+"""Describe remedies: their verdicts, their evidence and their changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, OTHER_CAUSE, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, number_list
+from jupyter_graphbreak.views.words.plain_text import breaks_text, count_text, join_with_and, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,23 +25,23 @@ _VERDICT_ORDER: tuple[RemedyVerdict, ...] = (
     "works", "works on what ran", "works but differs", "another break", "break stays", "another result", "fails",
     "not tried",
 )  # fmt: skip
-#: The sign before a verdict.
+#: The sign to show before a verdict; all verdicts without an entry have the same sign.
 _SIGNS: dict[RemedyVerdict, str] = {"works": "✓", "works on what ran": "✓", "works but differs": "≈", "not tried": "○"}
-#: Verdicts as shown to a reader, if different from their names in the report.
+#: The words that a reader sees, for verdicts with different names in the report.
 _LABELS: dict[RemedyVerdict, str] = {
     "another break": "breaks elsewhere", "break stays": "still breaks", "another result": "different result",
 }  # fmt: skip
 _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
     "break stays": "still recompiles", "another break": "makes it worse",
 }  # fmt: skip
-#: Lines of context around a change.
+#: The number of unchanged lines shown before and after a change.
 _CONTEXT_LINES = 2
 #: At most this many remedies for one break, and for combinations, are considered.
 _MAX_REMEDIES_OF_BREAK = 100
 _MAX_REMEDIES_TO_COMBINE = 200
-#: A remedy with more edits than this is not combined with others; none of our remedies has this many.
+#: A remedy with more edits than this is not combined with others; none that we propose has this many.
 _MAX_EDITS = 20
-#: Edits up to this many lines are compared line by line; a longer edit is shown as a full replacement.
+#: Edits of up to this many lines are compared line by line; a longer edit is shown as a full replacement.
 _MAX_COMPARED_LINES = 500
 
 
@@ -52,35 +52,35 @@ class BreakRemedies:
     Parameters
     ----------
     working, failed : list of Remedy
-        The best first.
-    person : list of str
-        Decisions that are left to a person.
+        The remedies that work and those that do not, the best first.
+    decisions : list of str
+        The decisions that are left to the reader, one sentence each.
     why_untried : str
-        The reason why no change was tried, such as an error of the function on copies; empty if one was tried.
+        The reason why no change was tried, for example that the function raises on copies; empty if one was tried.
     """
 
     working: list[Remedy]
     failed: list[Remedy]
-    person: list[str]
+    decisions: list[str]
     why_untried: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.working or self.failed or self.person or self.why_untried)
+        return bool(self.working or self.failed or self.decisions or self.why_untried)
 
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """A line of a change: ``@`` a position, ``-`` a removed line, ``+`` an added line, a space an unchanged line."""
+    """A line of a change, with its sign: ``@`` for a position, ``-`` for a removed line, ``+`` for an added line."""
 
     sign: Literal["@", "-", "+", " "]
     text: str
 
 
 def remedies_for_break(report: Report, break_: Break) -> BreakRemedies | None:
-    """Return the remedies for a break and for functions that run eagerly after it; ``None`` without trials."""
+    """Return the remedies for a break and functions that run eagerly after it; ``None`` if none were searched for."""
     if report.remedies is None:
         return None
-    skipped = lookup.skipped(report)
+    skipped = lookup.skipped_functions(report)
     frames = dict.fromkeys(skipped[ident].frame or "" for ident in break_.skipped if ident in skipped)
     by_break, by_frame = lookup.remedies_by_break(report), lookup.remedies_by_frame(report)
     remedies_of_frames = (remedy for frame in frames for remedy in by_frame.get(frame, ()))
@@ -88,14 +88,14 @@ def remedies_for_break(report: Report, break_: Break) -> BreakRemedies | None:
 
 
 def remedies_for_frame(report: Report, skipped: Skipped) -> BreakRemedies | None:
-    """Return the remedies for a function that runs eagerly without a break; ``None`` without trials."""
+    """Return the remedies for a function that runs eagerly without a break; ``None`` if none were searched for."""
     if report.remedies is None:
         return None
     return _sort_remedies(lookup.remedies_by_frame(report).get(skipped.frame, ()) if skipped.frame is not None else ())
 
 
 def remedies_for_recompiles(report: Report, recompiles: Iterable[str]) -> BreakRemedies | None:
-    """Return the remedies for recompiles, given their ids; ``None`` without trials."""
+    """Return the remedies for recompiles, given their ids; ``None`` if none were searched for."""
     if report.remedies is None:
         return None
     by_recompile = lookup.remedies_by_recompile(report)
@@ -109,12 +109,14 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
         unique.values(),
         key=lambda r: (
             not r.breaks, _VERDICT_ORDER.index(r.verdict), r.family == INNER_FAMILY, _compilations_left(r),
-            _further_changes(r), -len(r.breaks),
+            r.title.count("; "), -len(r.breaks),  # the changes that it combines
         ),
     )  # fmt: skip
     changes = [remedy for remedy in ordered if remedy.kind != "person"]
     # A change may be tried several times with the same result, for example alone and before another step.
-    failed = {(remedy.title, outcome(remedy)): remedy for remedy in reversed(changes) if remedy.verdict not in WORKING}
+    failed = {
+        (remedy.title, outcome_text(remedy)): remedy for remedy in reversed(changes) if remedy.verdict not in WORKING
+    }
     return BreakRemedies(
         [remedy for remedy in changes if remedy.verdict in WORKING],
         list(reversed(failed.values())),
@@ -124,25 +126,20 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
 
 
 def _compilations_left(remedy: Remedy) -> int:
-    """Return the number of compilations that remain with a remedy for recompiles; 0 for other remedies."""
+    """Return how many compilations a remedy for recompiles leaves, unseen inputs included; 0 for other remedies."""
     evidence = remedy.evidence
     if evidence is None or evidence.compilations_after is None:
         return 0
     return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
 
 
-def _further_changes(remedy: Remedy) -> int:
-    """Return the number of further changes that a remedy combines."""
-    return remedy.title.count("; ")
-
-
 def sign_of(remedy: Remedy) -> str:
-    """Return the sign for the verdict on a remedy."""
+    """Return the sign to show before the verdict on a remedy."""
     return _SIGNS.get(remedy.verdict, "✗")
 
 
 def verdict_label(remedy: Remedy) -> str:
-    """Return the verdict on a remedy as shown to a reader."""
+    """Return the verdict on a remedy in the words that a reader sees."""
     if remedy.recompiles and remedy.verdict in _LABELS_FOR_RECOMPILES:
         return _LABELS_FOR_RECOMPILES[remedy.verdict]
     if remedy.verdict == "another break" and (remedy.reason or "").startswith(OTHER_CAUSE):
@@ -150,8 +147,8 @@ def verdict_label(remedy: Remedy) -> str:
     return _LABELS.get(remedy.verdict, remedy.verdict)
 
 
-def outcome(remedy: Remedy) -> str:
-    """Return the verdict on a remedy with its evidence, or with the reason why the remedy does not work.
+def outcome_text(remedy: Remedy) -> str:
+    """Return the verdict on a remedy with the evidence for it or, if the remedy does not work, with the reason.
 
     "works: values and gradients equal on 6 inputs with inductor, both sides taken; 5 graphs become 1", "different
     result: the gradient of w is 12, not 18".
@@ -168,7 +165,7 @@ def evidence_or_reason(remedy: Remedy) -> str:
 
 
 def further_differences(remedy: Remedy) -> list[str]:
-    """Return the measured differences that the result of :func:`evidence_or_reason` does not name."""
+    """Return the measured differences that the result of :func:`evidence_or_reason` does not mention."""
     if remedy.evidence is None:
         return []
     text = evidence_or_reason(remedy)
@@ -183,7 +180,7 @@ _RESULT_LABELS: dict[RemedyVerdict, str] = {
 }  # fmt: skip
 
 
-def own_edit_sentence(report: Report) -> tuple[str, bool]:
+def user_edit_sentence(report: Report) -> tuple[str, bool]:
     """Return a sentence about the user's own edit, and whether it works; the sentence is empty if there is no edit.
 
     "Your edit: same results, removes break 3", "Your edit: different results (the gradient of w is 12, not 18)".
@@ -204,7 +201,7 @@ def own_edit_sentence(report: Report) -> tuple[str, bool]:
 
 
 def _untested_cases(remedy: Remedy) -> list[str]:
-    """Return what was not tested of a working change, such as one side of a condition; empty if nothing."""
+    """Return the cases in which a working change was not tested, such as one side of a condition."""
     if remedy.reason:
         return [remedy.reason]
     is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles
@@ -212,13 +209,13 @@ def _untested_cases(remedy: Remedy) -> list[str]:
 
 
 def _comparison_text(remedy: Remedy) -> str:
-    """Return the number of compared inputs, and the sides of conditions that ran."""
+    """Say what was equal, on how many inputs, and whether both sides of conditions ran."""
     evidence = remedy.evidence
     untested = "".join(f", but {doubt}" for doubt in _untested_cases(remedy))
     if evidence is None:
         return untested.removeprefix(", ")
-    comparison = f"{and_list(evidence.compared)} equal" if evidence.compared else "ran"
-    inputs = counted(evidence.inputs, "call" if remedy.recompiles else "input")
+    comparison = f"{join_with_and(evidence.compared)} equal" if evidence.compared else "ran"
+    inputs = count_text(evidence.inputs, "call" if remedy.recompiles else "input")
     sentence = f"{comparison} on {inputs} with {evidence.backend}"
     return f"{sentence}, both sides taken{untested}" if evidence.both_sides else sentence + untested
 
@@ -229,32 +226,32 @@ def _counts_text(evidence: Evidence | None) -> str:
     if evidence.compilations_before is not None and evidence.compilations_after is not None:
         return _compilation_counts_text(evidence.compilations_before, evidence.compilations_after, evidence.unseen)
     before, after = evidence.graphs_before, evidence.graphs_after
-    graphs = f"{counted(before, 'graph')} {'becomes' if before == 1 else 'become'} {after}"
+    graphs = f"{count_text(before, 'graph')} {'becomes' if before == 1 else 'become'} {after}"
     parts = [graphs if before != after else ""]
     if evidence.breaks_after == 0:
         parts.append("no break is left")
     elif evidence.breaks_after < evidence.breaks_before:
         breaks_left = evidence.breaks_after
         parts.append(
-            f"{counted(breaks_left, 'break')} of {evidence.breaks_before} {'is' if breaks_left == 1 else 'are'} left"
+            f"{count_text(breaks_left, 'break')} of {evidence.breaks_before} {'is' if breaks_left == 1 else 'are'} left"
         )
     return ", ".join(part for part in parts if part)
 
 
 def _compilation_counts_text(before: int, after: int, unseen: UnseenInputs | None) -> str:
-    """Return how the number of compilations changes: "5 compilations become 1, none for 3 calls with new sizes ..."."""
-    sentence = f"{counted(before, 'compilation')} {'becomes' if before == 1 else 'become'} {after}"
+    """Say how the number of compilations changes: "5 compilations become 1, none for 3 calls with new sizes ..."."""
+    sentence = f"{count_text(before, 'compilation')} {'becomes' if before == 1 else 'become'} {after}"
     if unseen is None or not unseen.inputs:
         return sentence
     new_compilations = f"{unseen.compilations} more" if unseen.compilations else "none"
-    return f"{sentence}, {new_compilations} for {counted(unseen.inputs, 'call')} with new sizes or values"
+    return f"{sentence}, {new_compilations} for {count_text(unseen.inputs, 'call')} with new sizes or values"
 
 
 # Changes.
 
 
 def change_lines(report: Report, remedy: Remedy) -> list[DiffLine]:
-    """Return the changes of a remedy in sources, line by line; a patch of a file is returned unchanged."""
+    """Return the changes that a remedy makes in sources, line by line; the patch of a file is returned unchanged."""
     sources, main_cell = lookup.sources(report), lookup.main_cell(report)
     if remedy.patch and not _changes_cells_only(report, remedy):
         return [_patch_line(line) for line in remedy.patch.rstrip("\n").split("\n")]
@@ -300,26 +297,26 @@ def _edit_lines(edit: Edit, name: str) -> list[DiffLine]:
 
 
 def _difference_groups(old: list[str], new: list[str]) -> Iterable[list[tuple[str, int, int, int, int]]]:
-    """Return the different parts of two texts as groups of ``difflib`` opcodes."""
+    """Return the differences between two lists of lines, with their context, as groups of ``difflib`` opcodes."""
     if max(len(old), len(new)) > _MAX_COMPARED_LINES:
         return [[("replace", 0, len(old), 0, len(new))]]
     return difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES)
 
 
 def code_of(remedy: Remedy) -> str:
-    """Return the code that applies a remedy: its own code, or its settings as statements."""
+    """Return the code that applies a remedy: the code that it has, or else its settings as statements."""
     if remedy.code:
         return remedy.code
     return "\n".join(f"{name} = {value!r}" for name, value in remedy.settings.items())
 
 
 def has_separate_code(remedy: Remedy) -> bool:
-    """Return whether the code of a remedy is needed besides its edits; the edits of a mark insert its code."""
+    """Return whether a remedy has code that its edits do not already insert, as those of a mark do."""
     return not remedy.edits or (bool(remedy.settings) and remedy.kind != "mark")
 
 
 def comment_for_cell(report: Report, remedy: Remedy) -> list[str]:
-    """Return the comment for a cell that applies a remedy: what the cell does, and how to undo it.
+    """Return the lines of a comment for a cell that applies a remedy: what the cell does, and how to undo it.
 
     "Set `capture_scalar_outputs = True`: removes break 1.", "To undo: delete this cell, then restart the kernel, or:
     torch._dynamo.config.capture_scalar_outputs = False".
@@ -328,7 +325,10 @@ def comment_for_cell(report: Report, remedy: Remedy) -> list[str]:
 
 
 def comment_for_code(report: Report, remedy: Remedy) -> list[str]:
-    """Return the comment for the copied code of a remedy that works: what the code does, and how to undo it."""
+    """Return the lines of a comment for the copied code of a remedy: what the code does, and how to undo it.
+
+    There are none if the remedy does not work.
+    """
     return _make_comment(report, remedy, "code") if remedy.verdict in WORKING else []
 
 
@@ -350,7 +350,7 @@ def _make_comment(report: Report, remedy: Remedy, target_kind: Literal["cell", "
     undo = "To undo: delete these lines"
     if target_kind != "lines":
         undo = f"To undo: delete this {target_kind}{edits_note}"
-    if remedy.kind == "mark" and target_kind == "code" and not remedy.settings:  # a mark affects only its own call
+    if remedy.kind == "mark" and target_kind == "code" and not remedy.settings:  # a mark affects only the call after it
         return [effect, *differences, undo]
     undo += ", then restart the kernel"
     if kinds - {"cell"}:
@@ -361,7 +361,7 @@ def _make_comment(report: Report, remedy: Remedy, target_kind: Literal["cell", "
 
 
 def _undo_settings_statements(report: Report, remedy: Remedy) -> list[str]:
-    """Return the statements that restore the earlier values of a remedy's settings, as far as these are known."""
+    """Return the statements that restore the values that a remedy's settings had before, as far as these are known."""
     statements = []
     for name, value in remedy.settings.items():
         earlier_value = report.config.get(name.removeprefix(CONFIG))
@@ -373,13 +373,13 @@ def _undo_settings_statements(report: Report, remedy: Remedy) -> list[str]:
 
 
 def _undo_switches_steps(remedy: Remedy) -> list[str]:
-    """Return how to undo the switches of a remedy."""
+    """Return how to undo each switch that a remedy sets."""
     switches = [switch_with_title(title) for title in remedy.title.split("; ")]
     return [switch.undo for switch in switches if switch is not None]
 
 
 def how_to_apply(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | None:
-    """Return how a notebook applies a remedy that works: by editing cells, or by inserting a cell."""
+    """Return how a notebook can apply a remedy, ``None`` if it cannot: by editing cells, or by inserting a cell."""
     if remedy.verdict not in WORKING or remedy.kind == "person":
         return None
     if remedy.kind == "mark":  # its edits insert its code
@@ -395,10 +395,11 @@ def how_to_apply(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | No
 def compatible_remedies(report: Report) -> list[Remedy]:
     """Return remedies that can be applied together, those that remove the most breaks first.
 
-    Each remedy removes a break, or compiles an eager function, that those before it do not, and is compatible with
-    them. Each had its own trial, so only a further run shows their combined effect. A remedy that compiles only a part
-    is returned alone if it removes all breaks that the others remove, and in addition removes more breaks or has a
-    better verdict.
+    Each remedy removes a break, or compiles an eager function, that the remedies before it do not, and is compatible
+    with them. Each had its own trial, so only a further run shows their combined effect.
+
+    A remedy that compiles only a part of the program is returned alone if it removes all breaks that the others remove,
+    and also removes more breaks or has a better verdict.
     """
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"]
     chosen: list[Remedy] = []
@@ -426,7 +427,7 @@ def compatible_remedies(report: Report) -> list[Remedy]:
 
 
 def _are_incompatible(one: Remedy, other: Remedy) -> bool:
-    """Return whether two remedies are incompatible: they exclude each other or change the same lines."""
+    """Return whether two remedies cannot be combined: they exclude each other, or change the same lines."""
     if other.id in one.excludes or one.id in other.excludes or max(len(one.edits), len(other.edits)) > _MAX_EDITS:
         return True
     return any(
@@ -438,13 +439,13 @@ def _are_incompatible(one: Remedy, other: Remedy) -> bool:
     )
 
 
-def breaks_left_by_interrupt(report: Report) -> str:
-    """Return what an interrupted search for remedies left to try: "breaks 2 and 3"; empty if it left nothing."""
+def untried_targets_text(report: Report) -> str:
+    """Return the targets that an interrupted search for remedies left to try: "breaks 2 and 3"; empty if none."""
     numbers = break_numbers(report)
     untried = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
     untried_numbers = sorted({numbers[ident] for remedy in untried for ident in remedy.breaks if ident in numbers})
     if untried_numbers:
-        return f"break{'s' if len(untried_numbers) > 1 else ''} {number_list(untried_numbers)}"
+        return breaks_text(untried_numbers)
     return next((target for remedy in untried if (target := target_text(report, remedy))), "")
 
 
@@ -453,20 +454,20 @@ def target_text(report: Report, remedy: Remedy) -> str:
     numbers = break_numbers(report)
     removed_numbers = sorted(numbers[ident] for ident in remedy.breaks if ident in numbers)
     if not removed_numbers and remedy.recompiles:
-        functions = lookup.recompiled_functions(report)
+        functions = lookup.function_by_recompile(report)
         names = dict.fromkeys(functions[ident] for ident in remedy.recompiles if ident in functions)
-        return f"recompiles of {joined(list(names), ', ')}" if names else ""
+        return f"recompiles of {join_words(list(names), ', ')}" if names else ""
     if not removed_numbers:
         frames = lookup.frames(report)
-        return joined([frames[ident].function for ident in dict.fromkeys(remedy.frames) if ident in frames], ", ")
-    return f"break{'s' if len(removed_numbers) > 1 else ''} {number_list(removed_numbers)}"
+        return join_words([frames[ident].function for ident in dict.fromkeys(remedy.frames) if ident in frames], ", ")
+    return breaks_text(removed_numbers)
 
 
 def trials_sentence(trials: BreakRemedies) -> str:
     """Describe the outcome of the changes that do not work: "3 others tried, none works"; empty if there are none.
 
-    A change that removes the break or saves compilations but changes results is named, because a reader may still want
-    it.
+    If a change removes the break or saves compilations but changes results, its title is given: the reader may still
+    want it.
     """
     failed = [trial for trial in trials.failed if trial.verdict != "not tried"]
     untried = len(trials.failed) - len(failed)
@@ -484,18 +485,18 @@ def trials_sentence(trials: BreakRemedies) -> str:
     return "; ".join(outcomes)
 
 
-def failed_heading(failed: list[Remedy]) -> str:
-    """Return the heading of the changes that do not work: "2 trials failed, 1 change not tried"."""
+def failed_trials_heading(failed: list[Remedy]) -> str:
+    """Return the heading for the changes that do not work: "2 trials failed, 1 change not tried"."""
     untried = sum(remedy.verdict == "not tried" for remedy in failed)
     parts = [
-        f"{counted(len(failed) - untried, 'trial')} failed" if len(failed) > untried else "",
-        f"{counted(untried, 'change')} not tried" if untried else "",
+        f"{count_text(len(failed) - untried, 'trial')} failed" if len(failed) > untried else "",
+        f"{count_text(untried, 'change')} not tried" if untried else "",
     ]
     return ", ".join(filter(None, parts))
 
 
 def _has_effect(remedy: Remedy) -> bool:
-    """Return whether a change that alters results removes a break or saves compilations."""
+    """Return whether a change whose results differ removes a break or saves compilations."""
     if not remedy.recompiles:
         return True
     if remedy.evidence is None:
@@ -504,8 +505,8 @@ def _has_effect(remedy: Remedy) -> bool:
     return before is not None and after is not None and after < before
 
 
-def number_of_break_showing(report: Report, remedy: Remedy, number: int) -> int | None:
-    """Return the number of the break at which a remedy is shown in full; ``None`` if that is this break."""
+def number_of_other_break_showing(report: Report, remedy: Remedy, number: int) -> int | None:
+    """Return the number of the other break with which a remedy is shown in full; ``None`` if it is the given break."""
     numbers = break_numbers(report)
     first = min((numbers[ident] for ident in remedy.breaks if ident in numbers), default=number)
     return first if first != number else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.plain_text import counted, one_line
+from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.reproducer import Reproducer
@@ -19,18 +19,18 @@ def reproducer_sentence(report: Report, reproducer: Reproducer) -> str:
         return (
             f"{finding[0].upper()}{finding[1:]} cannot be reproduced: {one_line(reproducer.reason or 'unknown reason')}"
         )
-    lines = counted(len(reproducer.script.strip().split("\n")), "line")
+    lines = count_text(len(reproducer.script.strip().split("\n")), "line")
     return f'A standalone script of {lines} shows {finding}: `report.reproducer("{reproducer.id}")`.'
 
 
 def reproducers_of(report: Report, ident: str) -> list[tuple[int, Reproducer]]:
-    """Return the scripts for a break, each with its index in the report."""
+    """Return the scripts for the break with an id, each with its index in the report."""
     scripts = enumerate(report.reproducers or [])
     return [(index, script) for index, script in scripts if script.id == ident and script.script is not None]
 
 
 def other_reproducers(report: Report) -> list[tuple[int, Reproducer]]:
-    """Return the scripts for anything but breaks, each with its index in the report."""
+    """Return the scripts for findings other than breaks, each with its index in the report."""
     breaks = {break_.id for break_ in report.breaks}
     scripts = enumerate(report.reproducers or [])
     return [(index, script) for index, script in scripts if script.id not in breaks and script.script is not None]

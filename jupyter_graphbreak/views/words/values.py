@@ -1,12 +1,12 @@
-"""Sentences about the values inside compiled code."""
+"""Sentences about the values that compiled code computes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.places import place, without_function
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, one_line
+from jupyter_graphbreak.views.words.places import line_text, location_text
+from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and, one_line
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
@@ -18,7 +18,7 @@ _LARGEST_OF_DTYPE = {"float16": "65504", "float8_e4m3fn": "448", "float8_e5m2": 
 
 
 def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, bool, NonFinite | None]]:
-    """Return the findings about a call: each has a sentence, whether it is bad, and the operation that it concerns."""
+    """Return the findings about a call: for each, a sentence, whether it is bad, and the operation it is about."""
     name = one_line(values.function)
     sentences: list[tuple[str, bool, NonFinite | None]] = []
     sentences += [
@@ -27,7 +27,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
     ]
     sentences += [(_first_sentence(report, first), True, first) for first in values.first]
     if not sentences:
-        operations = counted(values.operations, "operation")
+        operations = count_text(values.operations, "operation")
         nothing_found = f"{name}: no NaN and no Inf in {operations}, forward and backward"
         sentences.append((nothing_found, False, None))
     sentences += [(sentence, is_bad, None) for sentence, is_bad in _results_of_backend(values)]
@@ -52,7 +52,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
 
 
 def _first_sentence(report: Report, non_finite: NonFinite) -> str:
-    """Return where NaN or Inf begins.
+    """Say where NaN or Inf first appears.
 
     "NaN first appears at line 12 in f (log), graph A: 3 of 12 elements, float32; eager also has NaN there".
     """
@@ -60,9 +60,9 @@ def _first_sentence(report: Report, non_finite: NonFinite) -> str:
     begins = (
         f"{kind} first appears" if non_finite.direction == "forward" else f"In the backward pass, {kind} first appears"
     )
-    place_text = f"{place(report, non_finite.location)} ({one_line(non_finite.op).rpartition('.')[2]})"
+    place_text = f"{location_text(report, non_finite.location)} ({one_line(non_finite.op).rpartition('.')[2]})"
     where = f"graph {non_finite.graph}" if non_finite.graph is not None else "not compiled"
-    elements = f"{non_finite.count} of {counted(non_finite.elements, 'element')}, {one_line(non_finite.dtype)}"
+    elements = f"{non_finite.count} of {count_text(non_finite.elements, 'element')}, {one_line(non_finite.dtype)}"
     parts = [f"{begins} at {place_text}, {where}: {elements}"]
     if non_finite.execution > 1:
         parts.append(f"in execution {non_finite.execution} of the line")
@@ -79,7 +79,7 @@ def _first_sentence(report: Report, non_finite: NonFinite) -> str:
             }[non_finite.eager]
         )
     if non_finite.further:
-        parts.append(f"{counted(non_finite.further, 'other operation')} later")
+        parts.append(f"{count_text(non_finite.further, 'other operation')} later")
     return "; ".join(parts)
 
 
@@ -88,24 +88,24 @@ def line_sentence(report: Report, values: LineValues) -> str:
     op = one_line(values.op).rpartition(".")[2]
     where = f"graph {values.graph}" if values.graph is not None else "not compiled"
     executions = f", {values.executions} executions" if values.executions > 1 else ""
-    place_text = place(report, without_function(values.location))
+    place_text = line_text(report, values.location)
     sentence = f"{place_text} ({op}), {where}{executions}: {_range_text(values.forward)}"
     return f"{sentence}; gradient {_numbers_text(values.backward)}" if values.backward is not None else sentence
 
 
 def non_finite_note(non_finite: NonFinite) -> str:
-    """Return the note beside the line in an editor: "NaN begins here"."""
+    """Return the note to show beside the line in an editor: "NaN begins here"."""
     backward = " in the backward pass" if non_finite.direction == "backward" else ""
     return f"{_KIND_NAMES[non_finite.kind]} begins here{backward}"
 
 
 def line_note(values: LineValues) -> str:
-    """Return the note beside the line in an editor: "8 x 2 float32, -1.5 to 2.3"."""
+    """Return the note to show beside the line in an editor: "8 x 2 float32, -1.5 to 2.3"."""
     return _range_text(values.forward)
 
 
 def code_of_line(report: Report, values: LineValues) -> str:
-    """Return the text of a line, as far as the report has it."""
+    """Return the source text of a line; empty if the report does not contain it."""
     source = lookup.sources(report).get(values.location.source)
     for segment in source.segments if source is not None else ():
         lines = segment.text.split("\n")
@@ -116,15 +116,18 @@ def code_of_line(report: Report, values: LineValues) -> str:
 
 
 def left_out_sentence(values: EntryValues) -> str:
-    """Return how many lines are not listed; empty if all are."""
+    """Say how many lines are not listed; empty if all are."""
     if not values.left_out:
         return ""
-    lines = counted(values.left_out, "more line")
+    lines = count_text(values.left_out, "more line")
     return f"{lines} of {one_line(values.function)}; `--at` with a line lists its operations"
 
 
 def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
-    """Compare the results of the backend's code with those of the operations one by one."""
+    """Compare the results of the backend's code with those of the same operations run one by one.
+
+    Each finding is a sentence, and whether the finding is bad.
+    """
     counts_by_run = {counts.by: counts for counts in values.results}
     graphs, backend = counts_by_run.get("graphs"), counts_by_run.get("backend")
     if graphs is None or backend is None:
@@ -134,10 +137,10 @@ def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
         return [(f"The code of {name} raises {one_line(backend.raised)}", True)]
     kinds_of_operations, kinds_of_backend = _kinds_of(graphs), _kinds_of(backend)
     if kinds_of_backend and not kinds_of_operations:
-        added = f"Only the code of {name} gives {and_list(kinds_of_backend)}"
+        added = f"Only the code of {name} gives {join_with_and(kinds_of_backend)}"
         return [(f"{added}: the operations one by one do not; `--check` names the first one that differs", True)]
     if kinds_of_backend:
-        return [(f"The code of {name} gives {and_list(kinds_of_backend)} as well", True)]
+        return [(f"The code of {name} gives {join_with_and(kinds_of_backend)} as well", True)]
     if kinds_of_operations:
         no_non_finite = f"The code of {name} gives neither NaN nor Inf in the results or the gradients of the inputs"
         return [(f"{no_non_finite}: it may keep more digits between operations than separate operations do", False)]
@@ -172,4 +175,4 @@ def _numbers_text(numbers: ValueRange) -> str:
 
 
 def _counts_text(nan: int, inf: int) -> str:
-    return and_list([f"{count} {kind}" for count, kind in ((nan, "NaN"), (inf, "Inf")) if count])
+    return join_with_and([f"{count} {kind}" for count, kind in ((nan, "NaN"), (inf, "Inf")) if count])

@@ -1,4 +1,4 @@
-"""The verdict on a run in one or two sentences, and the figures of the run in one line."""
+"""Word the verdict on a run in a few sentences, and the figures of the run in one line."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.cost import saving_text, slowdown_by
+from jupyter_graphbreak.views.words.advice import advice_for_break
+from jupyter_graphbreak.views.words.cost import measured_cost_text, slowdown_text
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
-from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
-from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, place
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line, times_text
+from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, location_text
+from jupyter_graphbreak.views.words.plain_text import count_text, duration_text, join_with_and, one_line, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
     Recompilation,
@@ -27,7 +27,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     limited_functions_text,
     recompilations,
 )
-from jupyter_graphbreak.views.words.remedies import breaks_left_by_interrupt, compatible_remedies, target_text
+from jupyter_graphbreak.views.words.remedies import compatible_remedies, target_text, untried_targets_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 RunOutcome = Literal["good", "bad", "error", "plain"]
-#: The separators between a piece of advice, its reason and its alternatives.
+#: The separators in a piece of advice, before its reason and before its alternatives.
 _DETAIL_OF_ADVICE = re.compile(r": |; or ")
-#: The usual names of wrappers, which mean nothing to a reader, and the maximum number of nested ones to look through.
+#: Common names of wrappers, which mean nothing to a reader, and the maximum number of nested wrappers to look through.
 _WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
 _MAX_WRAPPERS = 5
-#: The name of the code at the top level of a cell.
+#: The name to show for the code at the top level of a cell.
 _CELL_NAME = "the cell"
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
-#: An operation that a graph contains at least this often is assumed to come from an unrolled loop. There is advice on
+#: An operation that a graph contains at least this often is assumed to come from an unrolled loop. The verdict mentions
 #: such a loop if compiling took at least this many seconds.
 _MIN_UNROLLED_STEPS = 100
 _LONG_COMPILING_S = 5.0
@@ -56,7 +56,7 @@ _VARIATION = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
 
 
 class RunVerdict(NamedTuple):
-    """The verdict on a run: the outcome, and what to do first."""
+    """The verdict on a run: the outcome, and sentences that say what happened and what to do first."""
 
     outcome: RunOutcome
     text: str
@@ -69,7 +69,7 @@ def verdict(report: Report) -> RunVerdict:
     now runs eagerly (recompile limit)."
     """
     outcome, text = _verdict_on_run(report)
-    if left_to_try := breaks_left_by_interrupt(report):
+    if left_to_try := untried_targets_text(report):
         verb = "are" if left_to_try.startswith("breaks ") else "is"
         text += f" Trying was interrupted: {left_to_try} {verb} left to try."
     wrong_functions = [one_line(check.function) for check in report.check or [] if check.is_result_wrong]
@@ -80,7 +80,7 @@ def verdict(report: Report) -> RunVerdict:
 
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
-    """Return why no change was tried for a break; empty if the verdict or the note on side effects gives the reason."""
+    """Return why no change was tried for a break; empty if the report already gives the reason in a different place."""
     reason = one_line(remedies.why_untried)
     notes = " ".join(diagnostic.message for diagnostic in report.diagnostics)
     shown_text = f"{verdict(report).text} {not_run_again_sentence(report)} {one_line(notes)}"
@@ -89,7 +89,7 @@ def why_untried(report: Report, remedies: BreakRemedies) -> str:
 
 
 def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
-    breaks = counted(len(report.breaks), "break")
+    breaks = count_text(len(report.breaks), "break")
     if report.status == "interrupted":
         where = _place_suffix(report, report.error.location) if report.error is not None else ""
         return "bad" if report.breaks else "plain", f"Interrupted{where}; {breaks} until then."
@@ -97,22 +97,22 @@ def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
         return "error", _how_run_ended(report)
     if report.breaks:
         return "bad", f"{breaks}{_first_step(report)}"
-    limited = limited_functions_text(report)
-    if limited:
-        return "bad", f"No breaks, but {limited}.{_end_of_recompiles(report)}"
+    limited_text = limited_functions_text(report)
+    if limited_text:
+        return "bad", f"No breaks, but {limited_text}.{_recompile_fix_text(report)}"
     if not report.graphs:
         return "plain", f"Nothing was compiled{_why_nothing_compiled(report) or ' in this run'}."
-    eager = _eager_names(report)
-    if eager:
-        return "plain", f"No breaks, but {eager} ran eagerly."
+    eager_text = _eager_names(report)
+    if eager_text:
+        return "plain", f"No breaks, but {eager_text} ran eagerly."
     if report.recompiles:
         return _verdict_on_recompiles(report)
-    graphs = "one graph" if len(report.graphs) == 1 else counted(len(report.graphs), "graph")
+    graphs = "one graph" if len(report.graphs) == 1 else count_text(len(report.graphs), "graph")
     return "good", f"No breaks: {graphs}.{_unrolled_loop_advice(report)}"
 
 
 def _unrolled_loop_advice(report: Report) -> str:
-    """Return the advice on a loop that was unrolled into a graph so long that compiling it took seconds."""
+    """Return advice on a loop that was unrolled into a graph so long that compiling it took seconds; empty if none."""
     compile_s = report.timing.compile_s or 0.0
     if compile_s < _LONG_COMPILING_S:
         return ""
@@ -124,8 +124,8 @@ def _unrolled_loop_advice(report: Report) -> str:
         return ""
     where = "the graph" if len(report.graphs) == 1 else f"graph {graph}"
     return (
-        f" A loop was unrolled: {where} contains {place(report, location)} {times} times, and compiling took "
-        f"{duration(compile_s)}. To compile faster, compile only the body of the loop."
+        f" A loop was unrolled: {where} contains {location_text(report, location)} {times} times, and compiling took "
+        f"{duration_text(compile_s)}. To compile faster, compile only the body of the loop."
     )
 
 
@@ -133,47 +133,50 @@ def _verdict_on_recompiles(report: Report) -> tuple[RunOutcome, str]:
     expected_recompiles = {ident for remedy in report.remedies or [] if remedy.is_right for ident in remedy.recompiles}
     if all(recompile.id in expected_recompiles for recompile in report.recompiles):
         return "good", f"No breaks. {_recompiled_text(report, 'as expected')}."
-    return "plain", f"No breaks, but {_recompiled_text(report)}.{_end_of_recompiles(report)}"
+    return "plain", f"No breaks, but {_recompiled_text(report)}.{_recompile_fix_text(report)}"
 
 
 def _how_run_ended(report: Report) -> str:
-    """Return how the run ended: "Break 2 ended the run: `print`, line 5."."""
+    """Say how the run ended: "Break 2 ended the run: `print`, line 5."."""
     error = report.error
     number = break_numbers(report).get(error.break_ or "") if error is not None else None
     if error is not None and number is not None:
         break_ = ordered_breaks(report)[number - 1]
         others = len(report.breaks) - 1
-        other_breaks = f" There {'is' if others == 1 else 'are'} {counted(others, 'other break')}." if others else ""
+        other_breaks = f" There {'is' if others == 1 else 'are'} {count_text(others, 'other break')}." if others else ""
         cause = f"{title_of(break_)}{_place_suffix(report, break_.location)}"
         return f"Break {number} ended the run: {cause}.{other_breaks}"
     error_type = one_line(error.type) if error is not None else "an error"
-    breaks_until_then = f"; {counted(len(report.breaks), 'break')} until then" if report.breaks else ""
+    breaks_until_then = f"; {count_text(len(report.breaks), 'break')} until then" if report.breaks else ""
     suffix = _place_suffix(report, error.location if error is not None else None)
     ending = f"The run ended in {error_type}{suffix}{breaks_until_then}."
     return f"{ending}{_known_bug_advice(error)}" if error is not None else ending
 
 
 def _known_bug_advice(error: RunError) -> str:
-    """Return what to do if a known bug of PyTorch raised an error; the user's own code may raise the same error."""
+    """Return advice on an error that a known bug of PyTorch may have raised; empty if no such bug is known.
+
+    The advice is conditional, because the user's own code may raise the same error.
+    """
     code = error.location.code if error.location is not None else None
     bug = bug_with_message(f"{error.message}\n{code or ''}")
     return f" If it does not end this way without torch.compile: {bug.advice_in_report}." if bug is not None else ""
 
 
 def _as_sentence(reason: str) -> str:
-    """Return a reason with a full stop; its first word may be the name of a function, which stays unchanged."""
+    """Return a reason as a sentence with a full stop; a first word that may be a function's name stays unchanged."""
     begins_in_lowercase = reason.startswith(("the ", "there "))
     return f"{'T' + reason[1:] if begins_in_lowercase else reason}{'' if reason.endswith('.') else '.'}"
 
 
 def _first_step(report: Report) -> str:
-    """Return what to do first about the breaks: ". Fix break 1 first: it adds 2 graphs."."""
+    """Say what to do first about the breaks, as the end of a sentence: ". Fix break 1 first: it adds 2 graphs."."""
     is_compiled = any(frame.graphs and frame.outcome == "compiled" for frame in report.frames) or not report.frames
     further_sentences = (
         "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
     )
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
-    part = _part_with_one_break(report)
+    part = _part_advice(report)
     if chosen:
         return f". {_working_changes_text(report, chosen)}{part}{further_sentences}"
     reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
@@ -182,7 +185,7 @@ def _first_step(report: Report) -> str:
     elif len(reasons) == 1 and (reason := reasons.pop()):
         further_sentences = f" {_as_sentence(one_line(reason))}{further_sentences}"
     if outside := _breaks_to_keep_outside(report):
-        advice = _DETAIL_OF_ADVICE.split(guidance(report, outside[0])[0].text)[0]
+        advice = _DETAIL_OF_ADVICE.split(advice_for_break(report, outside[0])[0].text)[0]
         return f".{further_sentences} {_subject(report, outside)} outside of the compiled function: {advice}."
     states_eager = " ran eagerly" in further_sentences
     total, largest_group = len(report.breaks), _largest_group(report)
@@ -210,20 +213,24 @@ def _first_step(report: Report) -> str:
 def _breaks_to_keep_outside(report: Report) -> list[Break]:
     """Return the breaks at code that does not belong in a compiled function, such as a backward pass.
 
-    The verdict on a single break names its place instead.
+    The list is empty if the run has a single break: the verdict then gives its line instead.
     """
     if len(report.breaks) == 1:
         return []
-    outside = []
+    breaks_outside = []
     for break_ in ordered_breaks(report):
         code = break_.location.code if break_.location is not None else None
-        if break_.owner == "own" and belongs_outside(break_.gb_id, break_.gb_type, code) and guidance(report, break_):
-            outside.append(break_)
-    return outside
+        if (
+            break_.owner == "own"
+            and belongs_outside(break_.gb_id, break_.gb_type, code)
+            and advice_for_break(report, break_)
+        ):
+            breaks_outside.append(break_)
+    return breaks_outside
 
 
 def _subject(report: Report, breaks: Sequence[Break]) -> str:
-    """Return the subject and the verb of a sentence on where breaks belong: "Breaks 1 and 3 belong"."""
+    """Return the subject and the verb for a sentence that says where breaks belong: "Breaks 1 and 3 belong"."""
     if len(breaks) == len(report.breaks):
         return "They belong"
     numbers = break_numbers_text(report, breaks)
@@ -240,11 +247,14 @@ def _shared_advice(report: Report, breaks: Sequence[Break]) -> str:
     """Return the advice about breaks that have several causes but the same fix; empty for one cause."""
     if not text_of_several_causes(breaks):
         return ""
-    return next((advice.text for advice in guidance(report, breaks[0])), "")
+    return next((advice.text for advice in advice_for_break(report, breaks[0])), "")
 
 
 def advice_beside_verdict(report: Report) -> str:
-    """Return advice about the item in the verdict; empty if changes were tried or nothing needs to be done."""
+    """Return advice about the break or function in the verdict.
+
+    It is empty if changes were tried, if the verdict contains the advice, or if there is nothing to do.
+    """
     if report.remedies:
         return ""
     if not report.breaks:
@@ -260,11 +270,11 @@ def advice_beside_verdict(report: Report) -> str:
         first = largest_group[0]
     elif not _worst_effect(report, first):
         first = max(ordered_breaks(report), key=_break_weight)
-    return next((advice.text for advice in guidance(report, first)), "")
+    return next((advice.text for advice in advice_for_break(report, first)), "")
 
 
 def _no_working_change_text(report: Report) -> str:
-    """Return why there is no working change; if a library's switch works but changes results, name the switch."""
+    """Say why no change works; if a library's switch would work but changes results, give its title."""
     for remedy in report.remedies or []:
         switch = switch_with_title(remedy.title)
         if remedy.verdict == "another result" and switch is not None and switch.result_difference is not None:
@@ -281,8 +291,8 @@ def _no_working_change_text(report: Report) -> str:
     return f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}{time_note}."
 
 
-def _part_with_one_break(report: Report) -> str:
-    """Return which break prevents the largest part from being compiled alone, if no part without breaks is large."""
+def _part_advice(report: Report) -> str:
+    """Say which break to remove so that a large part can be compiled alone; empty if there is no such advice."""
     steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER_FAMILY and remedy.kind == "person")
     step = next(steps, None)
     if step is None:
@@ -291,37 +301,37 @@ def _part_with_one_break(report: Report) -> str:
 
 
 def _working_changes_text(report: Report, chosen: Sequence[Remedy]) -> str:
-    total, removed = len(report.breaks), len({ident for remedy in chosen for ident in remedy.breaks})
+    total, removed_count = len(report.breaks), len({ident for remedy in chosen for ident in remedy.breaks})
     target = "it" if total == 1 else "both" if total == 2 else "all of them"  # noqa: PLR2004
     if len(chosen) > 1:
-        removed_breaks = target if removed == total else f"{removed} of them"
+        removed_breaks = target if removed_count == total else f"{removed_count} of them"
         return f"{len(chosen)} changes, each tried alone, remove {removed_breaks}."
     (remedy,) = chosen
     title = _changes_in_order(remedy.title)
-    target = target if removed == total else target_text(report, remedy)
+    target = target if removed_count == total else target_text(report, remedy)
     doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
-    slower = slowdown_by(report, remedy)
+    slower = slowdown_text(report, remedy)
     slower_text = f", but {slower}" if slower else ""
     return f"{title}: that removes {target}{doubt.get(remedy.verdict, '')}{slower_text}."
 
 
 def _changes_in_order(title: str) -> str:
-    """Return the title of a remedy as a clause: "Set a = True and print after the call"."""
+    """Return the changes in the title of a remedy as one clause: "Set a = True and print after the call"."""
     first, *further_titles = title.split("; ")
     changes = [f"{first[:1].upper()}{first[1:]}", *(f"{other[:1].lower()}{other[1:]}" for other in further_titles)]
     if further_titles and any(", " in change for change in changes):
         return f"{'; '.join(changes[:-1])}; and {changes[-1]}"
-    return and_list(changes)
+    return join_with_and(changes)
 
 
 def _worst_effect(report: Report, break_: Break) -> str:
-    """Return the worst effect of a break as a sentence without a subject: "makes 3 functions run eagerly"."""
-    saving, cost = saving_text(report, break_), break_.cost
+    """Return the worst effect of a break as the end of a sentence: "makes 3 functions run eagerly"."""
+    saving, cost = measured_cost_text(report, break_), break_.cost
     if saving or cost is None:
         return saving
     if cost.eager:
-        return f"makes {counted(cost.eager, 'function')} run eagerly"
-    return f"adds {counted(cost.graphs, 'graph')}" if cost.graphs else ""
+        return f"makes {count_text(cost.eager, 'function')} run eagerly"
+    return f"adds {count_text(cost.graphs, 'graph')}" if cost.graphs else ""
 
 
 def _break_weight(break_: Break) -> tuple[int, int]:
@@ -330,44 +340,44 @@ def _break_weight(break_: Break) -> tuple[int, int]:
 
 
 def _why_nothing_compiled(report: Report) -> str:
-    """Return why nothing was compiled: ": norm ran eagerly", ": the first call of f had no tensor operation, ..."."""
-    # The name of a torch wrapper is useless to the reader; the name of the function called through it is not.
+    """Say why nothing was compiled: ": norm ran eagerly", ": the first call of f had no tensor operation, ..."."""
+    # The name of a torch wrapper means nothing to the reader, unlike the name of the function that it wraps.
     called_names = (
         _names_or_count(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
     )
-    eager = _eager_names(report) or called_names
-    if eager:
-        return f": {eager} ran eagerly"
-    empty = [_qualified_name(report, frame) for frame in report.frames if frame.outcome == "empty"]
-    names = _names_or_count(empty)
+    eager_text = _eager_names(report) or called_names
+    if eager_text:
+        return f": {eager_text} ran eagerly"
+    empty_names = [_qualified_name(report, frame) for frame in report.frames if frame.outcome == "empty"]
+    names = _names_or_count(empty_names)
     if not names:
         return ""
     if names == _CELL_NAME:
         return ": the cell has no tensor operation"
-    # Dynamo marks the code of a call without tensor operations, and does not look at later calls.
-    calls, pronoun = ("call", "it") if len({name for name in empty if name}) == 1 else ("calls", "them")
+    # If a call has no tensor operations, Dynamo marks its code and no longer traces later calls.
+    calls, pronoun = ("call", "it") if len({name for name in empty_names if name}) == 1 else ("calls", "them")
     return f": the first {calls} of {names} had no tensor operation, so PyTorch runs {pronoun} eagerly from now on"
 
 
 def _recompiled_text(report: Report, judgment: str = "") -> str:
-    """Return which function was recompiled and why: "attend was compiled 3 times: scale varied"."""
+    """Say which function was recompiled and why: "attend was compiled 3 times: scale varied"."""
     functions = recompilations(report)
     judgment = f", {judgment}" if judgment else ""
     if len(functions) > 1:
-        return f"{counted(len(functions), 'function')} were compiled more than once{judgment}"
+        return f"{count_text(len(functions), 'function')} were compiled more than once{judgment}"
     (function,) = functions
     name = _called_name(report, function)
     times = f"compiled {times_text(function.total)}" if function.total else "compiled again"
     matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
     varied_names = [one_line(variation[1]) for variation in matches if variation is not None]
-    reason = f": {and_list(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
+    reason = f": {join_with_and(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
     return f"{one_line(name)} was {times}{judgment}{reason}"
 
 
 def _called_name(report: Report, function: Recompilation) -> str:
-    """Return the name of a recompiled function; if nothing else was compiled, the name in the program.
+    """Return the name of a recompiled function; if the program compiles nothing else, the name that the program uses.
 
-    A library's wrapper, such as "can_return_tuple.wrapper", is not a name that the reader knows.
+    A reader does not know the name of a library's wrapper, such as "can_return_tuple.wrapper".
     """
     outermost = {
         frame.id
@@ -379,30 +389,30 @@ def _called_name(report: Report, function: Recompilation) -> str:
     return function_name(report, function)
 
 
-def _end_of_recompiles(report: Report) -> str:
-    """Return which tested changes end the recompiles: " Mark dimension 0 of `x` as dynamic: 1 compilation remains.".
+def _recompile_fix_text(report: Report) -> str:
+    """Say which tested change ends recompiles: " Mark dimension 0 of `x` as dynamic: 1 compilation remains.".
 
-    If none does, return the decision for a person.
+    If none does, return the most frequent decision that is left to the reader, if there is one.
     """
     fixes = [best_recompile_remedy(report, function) for function in recompilations(report)]
     found_fixes = [remedy for remedy in fixes if remedy is not None]
     if len(found_fixes) > 1:
         return f" {len(found_fixes)} changes, each tried alone, end recompiles."
     if not found_fixes:
-        steps: Counter[str] = Counter()
+        decisions: Counter[str] = Counter()
         for remedy in report.remedies or []:
             if remedy.person and remedy.recompiles and remedy.reason != NO_TIME_AT_ALL:
-                steps[remedy.person] += len(remedy.recompiles)
-        (step, times), (_, next_times) = [*steps.most_common(2), ("", 0), ("", 0)][:2]
-        return f" {one_line(step)}" if times > next_times else ""
+                decisions[remedy.person] += len(remedy.recompiles)
+        (decision, times), (_, next_times) = [*decisions.most_common(2), ("", 0), ("", 0)][:2]
+        return f" {one_line(decision)}" if times > next_times else ""
     (remedy,) = found_fixes
     compilations_after = remedy.evidence.compilations_after if remedy.evidence is not None else None
     remaining = (
-        f"{counted(compilations_after, 'compilation')} {'remains' if compilations_after == 1 else 'remain'}"
+        f"{count_text(compilations_after, 'compilation')} {'remains' if compilations_after == 1 else 'remain'}"
         if compilations_after
         else "fewer compilations"
     )
-    slower = slowdown_by(report, remedy)
+    slower = slowdown_text(report, remedy)
     return f" {one_line(remedy.title)}: {remaining}{f', but {slower}' if slower else ''}."
 
 
@@ -423,18 +433,18 @@ def _eager_names(report: Report) -> str:
 
 def _names_or_count(functions: Iterable[str]) -> str:
     names = list(dict.fromkeys(filter(None, functions)))
-    return counted(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
+    return count_text(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
 
 
 def _place_suffix(report: Report, location: Location | None) -> str:
-    return f", {place(report, location)}" if location is not None else ""
+    return f", {location_text(report, location)}" if location is not None else ""
 
 
 # Figures.
 
 
 def figures(report: Report) -> list[str]:
-    """Return the figures of a run, in parts: "Cell In[3], step: 5 graphs, 55 ops", "cpu", "5.10 s", "torch 2.13.0"."""
+    """Return the figures of a run: "Cell In[3], step: 5 graphs, 55 ops", "cpu", "5.10 s", "torch 2.13.0"."""
     head, counts = ", ".join(filter(None, [run_name(report), compiled_name(report)])), _counts_text(report)
     return [
         f"{head}: {counts}" if counts else head,
@@ -445,7 +455,7 @@ def figures(report: Report) -> list[str]:
 
 def summary(report: Report) -> str:
     """Return a report in one line: "Cell In[3]: 2 breaks, 4 graphs, 11 ops | cpu | 0.84 s, compiling 0.79 s"."""
-    result = counted(len(report.breaks), "break") if report.breaks else verdict(report).text.rstrip(".")
+    result = count_text(len(report.breaks), "break") if report.breaks else verdict(report).text.rstrip(".")
     name_and_counts = ", ".join(filter(None, [f"{run_name(report)}: {result}", _counts_text(report)]))
     return " | ".join([name_and_counts, *_device_and_times(report)])
 
@@ -453,15 +463,15 @@ def summary(report: Report) -> str:
 def _counts_text(report: Report) -> str:
     figures = report.summary
     counts = {"graph": figures.graphs, "op": figures.ops, "recompile": figures.recompiles}
-    return ", ".join(counted(number, noun) for noun, number in counts.items() if number)
+    return ", ".join(count_text(number, noun) for noun, number in counts.items() if number)
 
 
 def _device_and_times(report: Report) -> list[str]:
     parts = [" ".join(filter(None, [report.device.used, report.device.name]))]
     timing = report.timing
     if timing.wall_s is not None:
-        compiling = f", compiling {duration(timing.compile_s)}" if timing.compile_s else ""
-        parts.append(f"{duration(timing.wall_s)}{compiling}")
+        compiling = f", compiling {duration_text(timing.compile_s)}" if timing.compile_s else ""
+        parts.append(f"{duration_text(timing.wall_s)}{compiling}")
     return parts
 
 
@@ -474,7 +484,7 @@ def run_name(report: Report) -> str:
 
 
 def compiled_name(report: Report) -> str:
-    """Return the outermost compiled functions: "step", "BartForCausalLM"."""
+    """Return the names of the outermost compiled functions or modules: "step", "BartForCausalLM and 2 more"."""
     if report.compiled:
         return _first_names([one_line(call.type or call.name) for call in report.compiled])
     first_callees: dict[str | None, Frame] = {}
@@ -487,7 +497,7 @@ def compiled_name(report: Report) -> str:
         if frame.module is not None:
             names[one_line(frame.module)] = None
             continue
-        # The name of a wrapper says nothing about the wrapped function.
+        # The name of a wrapper says nothing about the function that it wraps.
         for _ in range(_MAX_WRAPPERS):
             if frame.function not in _WRAPPER_NAMES or frame.id not in first_callees:
                 break
@@ -499,7 +509,7 @@ def compiled_name(report: Report) -> str:
 
 
 def _first_names(names: Sequence[str]) -> str:
-    """Join the first names: "step and norm", "step, norm and 2 more"."""
+    """Join the first names, without duplicates: "step and norm", "step, norm and 2 more"."""
     unique_names = list(dict.fromkeys(names))
     more = len(unique_names) - _MAX_NAMES
     return f"{', '.join(unique_names[:_MAX_NAMES])} and {more} more" if more > 0 else " and ".join(unique_names)

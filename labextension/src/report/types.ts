@@ -53,7 +53,7 @@ export interface Graph {
   break: string | null;
 }
 /**
- * One operation of a graph: the name of its result, the function it calls, and its line (without its text).
+ * One operation of a graph: the name of its result, the function it calls, and its location without the text.
  */
 export interface Op {
   name: string;
@@ -74,7 +74,7 @@ export interface Location {
   code: string | null;
 }
 /**
- * Shape (with symbols for dynamic dimensions), dtype and device of a tensor, as PyTorch prints them.
+ * The shape (with symbols for dynamic dimensions), dtype and device of a tensor, as PyTorch prints them.
  */
 export interface TensorMeta {
   shape: (number | string)[];
@@ -82,7 +82,7 @@ export interface TensorMeta {
   device: string | null;
 }
 /**
- * An input of a graph; for a number, only ``dtype`` is known, as PyTorch prints it, for example ``Sym(s0)``.
+ * An input of a graph; if it is a number, only ``dtype`` is known, as PyTorch prints it: ``Sym(s0)``.
  */
 export interface Tensor {
   name: string;
@@ -91,7 +91,7 @@ export interface Tensor {
   device: string | null;
 }
 /**
- * The number of operations in a graph that come from one source line or from functions that the line calls.
+ * The number of operations in a graph that a source line, or a function called on it, contributes.
  */
 export interface GraphLine {
   source: string;
@@ -99,7 +99,7 @@ export interface GraphLine {
   ops: number;
 }
 /**
- * One place in the source that broke a graph for one reason, however often it occurred.
+ * One expression or line that broke a graph for one reason, however often this occurred.
  */
 export interface Break {
   id: string;
@@ -132,7 +132,7 @@ export interface Reason {
   gb_type: string;
 }
 /**
- * One event of the trace: the break in one frame and one attempt.
+ * One event of the trace: a break in one frame and one attempt.
  */
 export interface Occurrence {
   frame: string | null;
@@ -167,7 +167,7 @@ export interface BreakCost {
   eager: number;
 }
 /**
- * A function that runs eagerly, for a reason such as a break, an error or the recompile limit.
+ * A function that runs eagerly because of a break, an error, the recompile limit or a similar reason.
  */
 export interface Skipped {
   id: string;
@@ -207,7 +207,7 @@ export interface Scope {
   note: string | null;
 }
 /**
- * A module or a function that was compiled for this report although the code does not compile it.
+ * A module or a function that was compiled only for this report, because the program does not compile it.
  */
 export interface CompiledCall {
   name: string;
@@ -276,7 +276,7 @@ export interface Evidence {
   unseen: UnseenInputs | null;
 }
 /**
- * Calls with sizes or values that the run never used: the number of calls and of frames compiled for them.
+ * Calls with sizes or values that the run never used: their number, and the number of frames compiled for them.
  */
 export interface UnseenInputs {
   inputs: number;
@@ -284,7 +284,7 @@ export interface UnseenInputs {
 }
 
 /**
- * A report in words.
+ * A report as rows, in sections.
  */
 export interface Rows {
   version: string;

@@ -3213,3 +3213,218 @@ def f(x):
     return parts
 def given():
     return (torch.linspace(-1, 2, 6),)
+# === an argument that is returned, right
+def f(x):
+    norm = x.norm()
+    if norm > 1:
+        x = x / norm
+    return x
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an argument that is returned, wrong
+def clip(x):
+    norm = x.norm()
+    if norm > 1:
+        x = x / norm
+    return x
+def f(x):
+    return clip(x).add_(1)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a counter before an early return, right
+skipped = torch.zeros(())
+def f(x):
+    loss = x.square().mean()
+    if not torch.isfinite(loss):
+        skipped.add_(1)
+        return loss * 0
+    return loss + skipped
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a counter before an early return, wrong
+skipped = torch.zeros(())
+counters = [skipped]
+def f(x):
+    loss = x.square().mean()
+    if not torch.isfinite(loss):
+        skipped.add_(1)
+        return skipped
+    return loss + counters[0]
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a side in place and a side that replaces, right
+def f(x):
+    y = x * 1
+    if y.sum() > 0:
+        y.mul_(2)
+    else:
+        y = y - 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a side in place and a side that replaces, wrong
+def f(x):
+    y = x * 1
+    parts = [y]
+    if y.sum() > 0:
+        y.mul_(2)
+    else:
+        y = y - 1
+    return parts[0] + y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === any of some conditions, right
+def f(x, y):
+    if any(part.sum() > 2 for part in (x, y)):
+        return x * 0.5
+    return x + y
+def given():
+    return torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6)
+# === any of some conditions, wrong
+seen = []
+def is_large(part):
+    seen.append(1)
+    return part.sum() > 2
+def f(x, y):
+    if any(is_large(part) for part in (x, y)):
+        return x * 0.5
+    return x + y
+def given():
+    return torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6)
+# === a counter after a break, right
+def f(x):
+    for i in range(4):
+        if x.abs().sum() < 1:
+            break
+        x = x / 2
+    return x * i
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a counter after a break, wrong
+def f(x):
+    for i in range(4):
+        if x.abs().sum() < 1:
+            break
+        x = x / 2
+    return x, i
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === the largest of a list, right
+def f(x, y):
+    best = max([x, y, x - y], key=lambda part: part.sum())
+    return best * 2
+def given():
+    return torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6)
+# === the largest of a list, wrong
+def f(x, y):
+    best = max([x, y.long(), x - y], key=lambda part: part.sum())
+    return best * 2
+def given():
+    return torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6)
+# === a conditional change in place, right
+scale = torch.ones(())
+def f(x):
+    norm = x.norm()
+    if norm > 1:
+        scale.mul_(0.5)
+    return norm * scale
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a conditional change in place, wrong
+def f(x):
+    norm = x.norm()
+    if norm > 1:
+        x.mul_(0.5)
+    return norm
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a guard of a case, right
+def f(x, mode):
+    match mode:
+        case "scale" if x.max() > 1:
+            x = x / 2
+        case _:
+            x = x + 1
+    return x
+def given():
+    return torch.linspace(-1, 2, 6), "scale"
+# === a guard of a case, wrong
+hits = []
+def f(x, mode):
+    match mode:
+        case "scale" if x.max() > 1:
+            x = x / 2
+        case "scale":
+            hits.append(mode)
+            x = x + 1
+    return x * len(hits)
+def given():
+    return torch.linspace(-1, 2, 6), "scale"
+# === a best value of a closure, right
+def tracker():
+    best = torch.tensor(-1.0)
+    def update(score):
+        nonlocal best
+        if score > best:
+            best = score.clone()
+        return best
+    return update
+update = tracker()
+def f(x):
+    return x * update(x.sum())
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a best value of a closure, wrong
+def tracker():
+    best, count = torch.tensor(-1.0), 0
+    def update(score):
+        nonlocal best, count
+        if score > best:
+            best, count = score.clone(), count + 1
+        return best, count
+    return update
+update = tracker()
+def f(x):
+    best, count = update(x.sum())
+    return x * best, count
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a negated flag in a name, right
+scale = torch.ones(())
+def f(x):
+    is_bad = not torch.isfinite(x).all()
+    if is_bad:
+        scale.mul_(0.5)
+        return torch.zeros_like(x)
+    return x - scale
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a negated flag in a name, wrong
+scale = torch.ones(())
+def f(x):
+    is_bad = not torch.isfinite(x).all()
+    if is_bad:
+        scale.mul_(0.5)
+    return x / scale, is_bad
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a flag that a branch sets, right
+def f(x):
+    drop = False
+    if x.sum() < 0:
+        drop = True
+    if not drop:
+        x = x * 2
+    return x + 0
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a flag that a branch sets, wrong
+def f(x):
+    drop = False
+    if x.sum() < 0:
+        drop = True
+    if not drop:
+        x = x * 2
+    return x + 0, drop
+def given():
+    return (torch.linspace(-1, 2, 6),)

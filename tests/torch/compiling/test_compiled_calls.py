@@ -17,9 +17,9 @@ import pytest
 import torch
 
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
-from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls, compiled_calls
-from jupyter_graphbreak.compiling.descriptions import describe_compiled
-from jupyter_graphbreak.compiling.tracebacks import failed_assertion, places_in_graph
+from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls, compile_calls
+from jupyter_graphbreak.compiling.descriptions import describe_compiled_callables
+from jupyter_graphbreak.compiling.tracebacks import failed_assertion, stack_of_graph_line
 
 X = torch.ones(2)
 CALL = torch.nn.Module.__call__
@@ -90,14 +90,14 @@ def _fresh() -> Iterator[None]:
 @contextmanager
 def calls_compiled() -> Iterator[CompiledCalls]:
     faults: list[str] = []
-    with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         yield calls
     assert faults == []
     assert torch.nn.Module.__call__ is CALL
 
 
 def names(calls: CompiledCalls) -> list[str]:
-    return [compiled.name for compiled in calls.compiled]
+    return [compiled.name for compiled in calls.compiled_callables]
 
 
 def test_only_the_outermost_module_is_compiled_and_once() -> None:
@@ -122,7 +122,10 @@ def test_a_module_whose_class_defines_call_is_compiled_as_a_whole() -> None:
     files = [frame.filename for frame in traceback.extract_tb(raised.tb)]
     assert files
     assert not [name for name in files if "jupyter_graphbreak/compiling/" in name or "/_torch_compat/" in name]
-    assert describe_compiled(calls.compiled, {"net": net, "torch": torch})[0].code == "net = torch.compile(net)"
+    assert (
+        describe_compiled_callables(calls.compiled_callables, {"net": net, "torch": torch})[0].code
+        == "net = torch.compile(net)"
+    )
 
 
 def test_calls_of_a_function_that_trains_are_routed() -> None:
@@ -171,7 +174,7 @@ def test_a_module_that_a_transform_calls_is_left_to_the_transform() -> None:
 def test_compiled_objects_are_not_kept_alive() -> None:
     with calls_compiled() as calls:
         Net()(X)
-        assert calls.compiled[0].target() is None
+        assert calls.compiled_callables[0].target() is None
 
 
 def test_nothing_stays_in_dynamo() -> None:
@@ -242,7 +245,7 @@ def test_a_warning_of_a_graph_is_at_the_line_of_the_program() -> None:
 
 
 def test_a_frame_that_is_no_graph_has_no_places() -> None:
-    assert places_in_graph(sys._getframe(), 1) == []
+    assert stack_of_graph_line(sys._getframe(), 1) == []
 
 
 def lines(error: BaseException) -> list[tuple[str, int | None]]:

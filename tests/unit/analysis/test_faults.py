@@ -15,7 +15,7 @@ RECORDING = Path(__file__).parents[2] / "recordings" / "2.13.0" / "branch.log"
 @pytest.mark.parametrize(
     ("function", "part"),
     [
-        ("with_priorities", "the order of the breaks"),
+        ("prioritize_breaks", "the order of the breaks"),
         ("_timing", "times"),
         ("list_frames", "frames"),
         ("list_recompiles", "recompiles"),

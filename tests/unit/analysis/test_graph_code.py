@@ -50,15 +50,15 @@ def test_operations_and_their_targets() -> None:
         ("neg", "operator.neg"),
         ("cond", "torch.ops.higher_order.cond"),
     ]
-    assert parsed.unread == 0
+    assert parsed.unparsed_count == 0
 
 
 def test_places_and_tensors() -> None:
     ops = {op.name: op for op in parse_graph(CODE).ops}
-    assert ops["_set_grad_enabled"].place is None
-    assert ops["x"].place == ("/a b/m.py", 3, "f", 'x = x + 1, "odd: text"')
-    assert ops["y_1"].place is not None
-    assert ops["y_1"].place[1] == 4
+    assert ops["_set_grad_enabled"].source_line is None
+    assert ops["x"].source_line == ("/a b/m.py", 3, "f", 'x = x + 1, "odd: text"')
+    assert ops["y_1"].source_line is not None
+    assert ops["y_1"].source_line[1] == 4
     assert ops["x"].tensor == CodeTensor(["s0", 3], "float32", "cuda:0")
     assert ops["y"].tensor == CodeTensor([], "bfloat16", "cpu")
 

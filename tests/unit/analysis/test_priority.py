@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.analysis.priority import with_priorities
+from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.report.cost import Cost, CostPart, EntryCost, RemediedCost, Spread
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Remedy
@@ -44,19 +44,19 @@ def report(*entries: EntryCost) -> Report:
 
 
 def test_the_most_expensive_of_the_readers_own_breaks_is_first() -> None:
-    assert with_priorities(report()).order == ["b1", "b2", "b3"]
-    assert with_priorities(report(entry({"b1": 50, "b2": 800, "b3": 900}, {}))).order == ["b2", "b1", "b3"]
+    assert prioritize_breaks(report()).order == ["b1", "b2", "b3"]
+    assert prioritize_breaks(report(entry({"b1": 50, "b2": 800, "b3": 900}, {}))).order == ["b2", "b1", "b3"]
 
 
 def test_savings_of_a_remedy_take_precedence_over_time_outside_graphs() -> None:
     measured = entry({"b1": 50, "b2": 300}, {"r1": 200, "r2": 1100})
-    assert with_priorities(report(measured)).order == ["b1", "b2", "b3"]
+    assert prioritize_breaks(report(measured)).order == ["b1", "b2", "b3"]
 
 
 def test_the_most_expensive_settled_entry_counts() -> None:
     unsettled = entry({"b2": 9000}, {}, settled=False)
-    assert with_priorities(report(entry({"b1": 50}, {}), unsettled)).order == ["b1", "b2", "b3"]
-    assert with_priorities(report(entry({"b1": 50}, {}), entry({"b2": 60}, {}))).order == ["b2", "b1", "b3"]
+    assert prioritize_breaks(report(entry({"b1": 50}, {}), unsettled)).order == ["b1", "b2", "b3"]
+    assert prioritize_breaks(report(entry({"b1": 50}, {}), entry({"b2": 60}, {}))).order == ["b2", "b1", "b3"]
 
 
 def test_a_break_before_all_operations_adds_no_graph() -> None:
@@ -73,7 +73,7 @@ def test_a_break_before_all_operations_adds_no_graph() -> None:
     ]
     breaks = [replace(a_break(f"b{number}", number), resumes=[f"t{number}"]) for number in (1, 2)]
     run = replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks)
-    costs = [break_.cost for break_ in with_priorities(run).breaks]
+    costs = [break_.cost for break_ in prioritize_breaks(run).breaks]
     assert [cost.graphs for cost in costs if cost is not None] == [0, 1]
 
 
@@ -88,7 +88,7 @@ def test_graphs_of_functions_that_the_broken_function_calls_count() -> None:
     graphs = [Graph("A", "r", "1/0", ends="break", break_="b1"), Graph("B", "r", "1/1"), Graph("C", "r", "2/0")]
     resumes = [Resume("t1", "", "r", None, "b1", ["2/0"], ["C"])]
     breaks = [replace(a_break("b1", 3), resumes=["t1"])]
-    run = with_priorities(replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks))
+    run = prioritize_breaks(replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks))
     assert run.breaks[0].cost is not None
     assert run.breaks[0].cost.graphs == 2
 
@@ -103,7 +103,7 @@ def test_functions_of_python_and_parts_of_functions_are_not_counted_as_eager() -
     skipped = [Skipped(f"k{at}", None, name, place, "", "b1") for at, (name, place) in enumerate(places.items())]
     of_python = Source("s3", "typing.py", "library", "typing.py")
     base = report()
-    run = with_priorities(
+    run = prioritize_breaks(
         replace(
             base,
             sources=[*base.sources, of_python],

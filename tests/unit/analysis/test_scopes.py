@@ -26,7 +26,7 @@ def decorated(x):
 )
 def test_a_function_has_only_its_own_decorators(function: str, line: int, form: str, opener: int) -> None:
     table = ScopeTable(Sources([SourceText(FILE, "model.py", "file", [Segment(1, TEXT)])]))
-    table.open(ScopeOpened(value=True, wrapped=CodeObject(name=function, filename=FILE, firstlineno=line)))
+    table.add_opened_scope(ScopeOpened(value=True, wrapped=CodeObject(name=function, filename=FILE, firstlineno=line)))
     (scope,) = table.scopes()
     assert scope.location is not None
     assert (scope.form, scope.location.line) == (form, opener)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jupyter_graphbreak.compiling import routes
-from jupyter_graphbreak.compiling.routes import RoutedFunctions, route_calls, routed_code
+from jupyter_graphbreak.compiling.routes import RoutedFunctions, route_calls, route_code
 
 FILE = "<routed>"
 HOME = "__import__('jupyter_graphbreak.compiling.routes').compiling.routes.route"
@@ -43,7 +43,7 @@ def define(text: str, name: str = "f") -> Any:
 
 
 def twin(function: Any) -> Any:
-    routed = RoutedFunctions().routed(function)
+    routed = RoutedFunctions().copy_with_routed_calls(function)
     assert routed is not None
     return routed
 
@@ -202,11 +202,11 @@ def test_a_decorated_function_has_a_twin(called: list[str]) -> None:
 def test_a_function_without_its_source_cannot_be_routed(text: str) -> None:
     function = define("def f(x):\n    return abs(x)\n")
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
-    assert routed_code(function.__code__) is None
+    assert route_code(function.__code__) is None
 
 
 def test_a_changed_constant_is_a_changed_source() -> None:
     function = define("def f(x):\n    return abs(x) + 1\n")
     text = "def f(x):\n    return abs(x) + 2\n"
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
-    assert routed_code(function.__code__) is None
+    assert route_code(function.__code__) is None

@@ -20,7 +20,7 @@ def lines(text: str) -> list[str]:
 
 
 def rewritten(body: str, *, uses_compile: bool = False) -> str:
-    text = "".join(replace_magic_line(lines("%%compile_explain -q\n" + body)))
+    text = "".join(replace_magic_line(lines("%%compile_explain --fresh\n" + body)))
     return ast.unparse(CellRewriter(lambda _: uses_compile).visit(ast.parse(text)))
 
 
@@ -49,7 +49,7 @@ def test_a_magic_below_becomes_the_call_that_ipython_creates() -> None:
 
 def test_cell_that_compiles_runs_unchanged() -> None:
     text = rewritten("x = 1\nx\n", uses_compile=True)
-    assert re.fullmatch(r"__import__\(.*\)\.ipython\.magic\.begin\('-q', 'unchanged', '', False\)\nx = 1\nx", text)
+    assert re.fullmatch(r"__import__\(.*\)\.ipython\.magic\.begin\('--fresh', 'unchanged', '', False\)\nx = 1\nx", text)
 
 
 ROUTE = "__import__('jupyter_graphbreak.compiling.routes').compiling.routes.route"
@@ -99,7 +99,7 @@ def test_a_cell_that_changes_more_than_names_does_not_run_again(change: str) -> 
     ],
 )
 def test_the_call_before_a_cell_names_its_plan(body: str, plan: str) -> None:
-    assert f"begin('-q', {plan}, False)" in rewritten(body)
+    assert f"begin('--fresh', {plan}, False)" in rewritten(body)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from jupyter_graphbreak.views.rows.schema import Spot
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.cost import (
-    break_time,
+    break_time_text,
     check_sentence,
     cost_verdicts,
     coverage_sentences,
@@ -110,7 +110,7 @@ def test_an_unsettled_entry_has_no_figures() -> None:
     (sentence,) = cost_verdicts(report)
     assert sentence.startswith("not measured")
     assert not re.search(r"\d", sentence)
-    assert break_time(report, report.breaks[0]) == ""
+    assert break_time_text(report, report.breaks[0]) == ""
     assert 'class="gb-bars"' not in render_html(report)
 
 
@@ -140,11 +140,11 @@ def test_the_work_of_a_call_on_a_cuda_device_is_named() -> None:
 def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> None:
     report = cost()
     first, second = report.breaks
-    assert break_time(report, first) == "fixing it saves 1.18 ms of 4.21 ms a call"
-    assert break_time(report, second) == "fixing it saves no measurable time"
+    assert break_time_text(report, first) == "fixing it saves 1.18 ms of 4.21 ms a call"
+    assert break_time_text(report, second) == "fixing it saves no measurable time"
     without = with_entry(report, remedied=[])
-    assert break_time(without, first) == "1.34 ms of each call is spent outside graphs at this break"
-    assert break_time(two_breaks(), first) == ""
+    assert break_time_text(without, first) == "1.34 ms of each call is spent outside graphs at this break"
+    assert break_time_text(two_breaks(), first) == ""
 
 
 def test_pieces_are_in_order_and_their_shares_add_up() -> None:
@@ -285,8 +285,8 @@ def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:
 @pytest.mark.parametrize(
     ("timing", "expected"),
     [
-        (Timing(cache_hits=3, cache_misses=2), "inductor's cache had the code of 3 of 5 graphs"),
-        (Timing(cache_hits=0, cache_misses=2), "inductor's cache had none of it: keep the folder"),
+        (Timing(cache_hits=3, cache_misses=2), "Inductor's cache had the code of 3 of 5 graphs"),
+        (Timing(cache_hits=0, cache_misses=2), "Inductor's cache had none of it: keep the folder"),
         (Timing(), None),
     ],
 )
@@ -466,7 +466,7 @@ def test_the_way_to_compile_blocks_that_starts_fastest_is_named_first() -> None:
     )
     assert texts[1].startswith(
         "compiled alone, the 12 `Block` modules need 2 compilations, and the rest of them runs eagerly (recompile "
-        "limit), because of what differs: self.index: 0 -> 1 -> different value"
+        "limit), because of these differences: self.index: 0 -> 1 -> different value"
     )
     assert "(line 12). Advice: " in texts[1]
     assert sentences(RegionCost("Block", 12, None, [ways[0], replace(separate_blocks, start_s=None)])) == texts[1:]

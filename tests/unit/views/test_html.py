@@ -20,7 +20,7 @@ from jupyter_graphbreak.report.summary import Summary
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import REST_TYPE
 from jupyter_graphbreak.views.html.environment import style_sheet
-from jupyter_graphbreak.views.html.highlight import marked_code, token_runs, visible
+from jupyter_graphbreak.views.html.highlight import colored_runs, escape_invisible, marked_code
 from jupyter_graphbreak.views.html.job import render_job_html
 from jupyter_graphbreak.views.html.render import render_html, render_rest
 from jupyter_graphbreak.views.words.places import stack_tree
@@ -292,18 +292,18 @@ def test_a_deep_recursion_makes_no_deep_tree() -> None:
 
 
 def test_code_is_coloured_and_marked_across_tokens() -> None:
-    (runs,) = token_runs("if x < 3: pass")
+    (runs,) = colored_runs("if x < 3: pass")
     assert str(marked_code("if x < 3: pass", runs, [(3, 8)])) == (
         '<span class="k">if</span> <mark>x &lt; <span class="m">3</span></mark>: <span class="k">pass</span>'
     )
 
 
 def test_tokens_keep_their_lines_with_any_line_break() -> None:
-    assert token_runs("'''a\rb\n\u2028c'''\n1") == [[(0, 6, "s")], [(0, 5, "s")], [(0, 1, "m")]]
+    assert colored_runs("'''a\rb\n\u2028c'''\n1") == [[(0, 6, "s")], [(0, 5, "s")], [(0, 1, "m")]]
 
 
 def test_text_cannot_hide_or_reorder_other_text() -> None:
-    assert visible("a\u202eb\x1b[0m\ud800\t\n") == "a\\u202eb\\x1b[0m\\ud800\t\n"
+    assert escape_invisible("a\u202eb\x1b[0m\ud800\t\n") == "a\\u202eb\\x1b[0m\\ud800\t\n"
     report = two_breaks()
     first = msgspec.structs.replace(report.breaks[0], gb_type="safe\u202e`evil\u202e`", explanation="\u2066x")
     html = render_html(msgspec.structs.replace(report, breaks=[first, *report.breaks[1:]]))

@@ -15,7 +15,7 @@ from jupyter_graphbreak.report.schema import (
     Scope,
     Skipped,
 )
-from jupyter_graphbreak.views.words.lines import BreakMark, Line, break_numbers, graph_colors, listing
+from jupyter_graphbreak.views.words.lines import BreakMark, Line, annotated_lines, break_numbers, graph_colors
 
 CELL = """%%compile_explain
 @torch.compile
@@ -36,7 +36,7 @@ def report(text: str = CELL, **fields: Any) -> Report:
 
 
 def lines(report_: Report) -> dict[int, Line]:
-    return {line.number: line for line in listing(report_, report_.sources[0])}
+    return {line.number: line for line in annotated_lines(report_, report_.sources[0])}
 
 
 def at(line: int, end_line: int | None = None, **fields: Any) -> Location:
@@ -57,12 +57,12 @@ def test_only_a_line_feed_ends_a_line() -> None:
 
 def test_the_lines_of_a_file_keep_their_gaps() -> None:
     source = Source("s2", "f.py", "file", segments=[Segment(40, "def b(): ..."), Segment(7, "def a():\n    ...")])
-    assert [line.number for line in listing(report(), source)] == [7, 8, 40]
+    assert [line.number for line in annotated_lines(report(), source)] == [7, 8, 40]
 
 
 def test_a_break_outside_the_known_lines_still_shows_its_code() -> None:
     broken = Break("b", None, "t", Location("lib", 332, 333, code="keys = {\n  1}"), "skipped")
-    library_lines = listing(report(breaks=[broken]), Source("lib", "lib.py", "library"))
+    library_lines = annotated_lines(report(breaks=[broken]), Source("lib", "lib.py", "library"))
     assert library_lines == [Line(332, "keys = {", breaks=(BreakMark("b", 1, 0, 8, is_last=False),))]
 
 
@@ -124,7 +124,7 @@ def test_eager_lines_missing_from_the_source_are_left_out() -> None:
     segments = [Segment(1, "class A:\n    @wrapped\n    def f("), Segment(9, "        if x:\n            y = 1")]
     source = Source("s1", "lib.py", "library", segments=segments)
     long_report = report(skipped=[Skipped("k", "0/0", "f", at(2, 10**9), "why")])
-    assert [line.number for line in listing(long_report, source) if line.eager] == [2, 3, 9, 10]
+    assert [line.number for line in annotated_lines(long_report, source) if line.eager] == [2, 3, 9, 10]
 
 
 def test_numbers_and_colours_follow_the_order_of_the_report() -> None:

@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.location import Source
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME, Edit, Evidence, Remedy, RemedyVerdict
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
-from jupyter_graphbreak.views.rows.sections import about
+from jupyter_graphbreak.views.rows.sections import about_rows
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.remedies import (
     BreakRemedies,
@@ -20,11 +20,11 @@ from jupyter_graphbreak.views.words.remedies import (
     comment_for_cell,
     comment_for_code,
     compatible_remedies,
-    failed_heading,
+    failed_trials_heading,
     has_separate_code,
     how_to_apply,
     how_to_undo,
-    outcome,
+    outcome_text,
     remedies_for_break,
     remedies_for_frame,
     sign_of,
@@ -84,7 +84,7 @@ def own(report: Report, ident: str) -> Remedy:
     ],
 )
 def test_a_verdict_comes_with_its_evidence(remedy: Remedy, expected: str) -> None:
-    assert outcome(remedy) == expected
+    assert outcome_text(remedy) == expected
 
 
 def test_a_failed_trial_is_described_by_its_effect() -> None:
@@ -113,7 +113,7 @@ def test_a_change_that_was_not_tried_is_not_called_a_failed_trial() -> None:
     for (trials, more), (sentence, heading) in cases.items():
         listed = [*([failed] * trials), *([untried] * more)]
         assert trials_sentence(BreakRemedies([], listed, [])) == sentence
-        assert failed_heading(listed) == heading
+        assert failed_trials_heading(listed) == heading
     report = replace(two_breaks(), remedies=[untried])
     assert f"not tried: A change: {NO_TIME}" in " ".join(render_text(report).split())
     assert "does not work" not in render_html(report)
@@ -129,7 +129,7 @@ def test_working_remedies_come_first_and_decisions_are_separate() -> None:
     assert [remedy.id for remedy in first.failed] == ["m3", "m2"]
     assert [remedy.id for remedy in second.working] == ["m7", "m4", "m10"]
     assert [remedy.verdict for remedy in second.failed] == ["another break", "fails", "not tried"]
-    assert [sentence[:32] for sentence in second.person] == ["Decide whether the statistics mu"]
+    assert [sentence[:32] for sentence in second.decisions] == ["Decide whether the statistics mu"]
     assert {sign_of(remedy) for remedy in first.working} == {"✓"}
     assert sign_of(own(report, "m4")) == "≈"
 
@@ -343,10 +343,10 @@ def test_a_difference_is_shown_once() -> None:
     ],
 )  # fmt: skip
 def test_the_result_of_the_users_edit_is_the_first_sentence(remedy: Remedy, sentence: str) -> None:
-    first = about(with_remedies(replace(remedy, family="own", title="Your edit")))[0]
+    first = about_rows(with_remedies(replace(remedy, family="own", title="Your edit")))[0]
     assert (first.id, first.label) == ("edit", sentence)
     assert first.look == ("good" if "removes" in sentence else "bad")
-    assert "edit" not in {row.id for row in about(with_remedies(remedy))}
+    assert "edit" not in {row.id for row in about_rows(with_remedies(remedy))}
 
 
 FLAG = "torch._dynamo.config.capture_scalar_outputs"

@@ -11,7 +11,7 @@ import pytest
 from jupyter_graphbreak.report.cost import Check
 from jupyter_graphbreak.report.schema import MIME_TYPE, Diagnostic
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.views.html.bundle import mime_bundle, report_in
+from jupyter_graphbreak.views.html.bundle import mime_bundle, read_report
 from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows import sections
 from jupyter_graphbreak.views.rows.schema import Row, Rows, Section
@@ -129,7 +129,7 @@ def test_rows_survive_json_and_every_id_is_used_once(make: Callable[[], Report])
 def test_rows_come_with_the_report_without_changing_it() -> None:
     data = json.loads(json.dumps(mime_bundle(two_breaks(), None)[MIME_TYPE]))
     assert msgspec.convert(data.pop("rows"), Rows) == build_rows(two_breaks())
-    assert report_in({MIME_TYPE: data}).to_dict() == with_stacks(two_breaks()).to_dict()
+    assert read_report({MIME_TYPE: data}).to_dict() == with_stacks(two_breaks()).to_dict()
     assert data.keys() == json.loads(two_breaks().to_json()).keys()
 
 

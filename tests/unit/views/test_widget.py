@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.report.schema import MIME_TYPE, Break, Tensor
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.views.html.bundle import REST_TYPE, WIDGET_VIEW, mime_bundle, report_in, running_bundle
+from jupyter_graphbreak.views.html.bundle import REST_TYPE, WIDGET_VIEW, mime_bundle, read_report, running_bundle
 from jupyter_graphbreak.views.html.render import render_html, render_page
 from jupyter_graphbreak.views.html.widget import ReportWidget
 from tests.support.sample_reports import SAVED, big, two_breaks
@@ -47,7 +47,7 @@ def test_the_bundle_contains_the_report_in_all_formats() -> None:
     bundle = mime_bundle(report, None)
     assert list(bundle) == ["text/plain", "text/html", MIME_TYPE]
     assert bundle["text/html"] == render_html(report)
-    assert report_in(json.loads(json.dumps(bundle))).to_dict() == with_stacks(report).to_dict()
+    assert read_report(json.loads(json.dumps(bundle))).to_dict() == with_stacks(report).to_dict()
 
 
 def test_with_a_widget_the_bundle_names_it() -> None:
@@ -143,7 +143,7 @@ def test_a_saved_report_is_read_as_it_was(make: Callable[[], Report]) -> None:
     report = make()
     shape = Tensor("s0", None, "torch.int64")  # a field that readers require, although it is null
     report = replace(report, graphs=[replace(graph, inputs=[shape]) for graph in report.graphs])
-    assert report_in(mime_bundle(report, None)).to_dict() == with_stacks(report).to_dict()
+    assert read_report(mime_bundle(report, None)).to_dict() == with_stacks(report).to_dict()
 
 
 def test_a_saved_report_has_a_stack_once_even_if_columns_are_unknown_in_callers() -> None:
@@ -157,7 +157,7 @@ def test_a_saved_report_has_a_stack_once_even_if_columns_are_unknown_in_callers(
     bundle = mime_bundle(report, None)
     saved = [occurrence["stack"] for occurrence in bundle[MIME_TYPE]["breaks"][0]["occurrences"]]
     assert [bool(stack) for stack in saved] == [False, False, True]
-    read = report_in(bundle).breaks[0]
+    read = read_report(bundle).breaks[0]
     assert [occurrence.stack for occurrence in read.occurrences] == [read.stack, read.stack, elsewhere]
 
 
@@ -168,7 +168,7 @@ def test_a_saved_report_leaves_out_what_is_unknown_inside_its_parts() -> None:
     parts = [*saved["breaks"], *(place for break_ in saved["breaks"] for place in break_["stack"])]
     assert len(parts) > 2
     assert not any(value is None for part in parts for value in part.values())
-    assert report_in({MIME_TYPE: saved}).to_dict() == with_stacks(report).to_dict()
+    assert read_report({MIME_TYPE: saved}).to_dict() == with_stacks(report).to_dict()
 
 
 def with_long_code() -> Report:
@@ -181,7 +181,7 @@ def test_long_code_of_graphs_is_compressed_and_read_back() -> None:
     report = with_long_code()
     bundle = json.loads(json.dumps(mime_bundle(report, None)))
     assert "PyTorch repeats" not in json.dumps(bundle)
-    assert report_in(bundle).to_dict() == with_stacks(report).to_dict()
+    assert read_report(bundle).to_dict() == with_stacks(report).to_dict()
     assert [graph.code for graph in Report.from_dict(bundle[MIME_TYPE]).graphs] == ["", "", "", ""]
 
 
@@ -195,7 +195,7 @@ def test_long_code_of_graphs_is_compressed_and_read_back() -> None:
 )  # fmt: skip
 def test_a_report_whose_code_cannot_be_read_has_none(packed: object) -> None:
     bundle = mime_bundle(with_long_code(), None) | {REST_TYPE: packed}
-    assert not any(graph.code for graph in report_in(bundle).graphs)
+    assert not any(graph.code for graph in read_report(bundle).graphs)
 
 
 def test_outputs_are_small() -> None:
@@ -214,7 +214,7 @@ def test_a_very_large_report_leaves_the_operations_out_of_the_notebook_and_says_
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
     assert len(nbformat.writes(notebook)) < 4_100_000  # with 1,600 breaks: 6 MB
     assert len(bundle["text/html"]) < 1_000_000
-    notebook_copy = report_in(bundle)
+    notebook_copy = read_report(bundle)
     assert notebook_copy.breaks == with_stacks(report).breaks
     assert [graph.lines for graph in notebook_copy.graphs] == [graph.lines for graph in report.graphs]
     assert notebook_copy.summary == report.summary
@@ -222,7 +222,7 @@ def test_a_very_large_report_leaves_the_operations_out_of_the_notebook_and_says_
     assert "leaves out the operations and the code of 1000 graphs" in notebook_copy.diagnostics[-1].message
     breaks = bundle[MIME_TYPE]["rows"]["sections"][0]
     assert (len(breaks["rows"]), breaks["total"]) == (500, 1000)
-    assert report_in(mime_bundle(two_breaks(), None)).to_dict() == with_stacks(two_breaks()).to_dict()
+    assert read_report(mime_bundle(two_breaks(), None)).to_dict() == with_stacks(two_breaks()).to_dict()
 
 
 def test_the_text_of_a_long_cell_is_limited() -> None:

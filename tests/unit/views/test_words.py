@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak.analysis.priority import with_priorities
+from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
@@ -29,16 +29,16 @@ from jupyter_graphbreak.report.schema import (
     Skipped,
 )
 from jupyter_graphbreak.views.html.render import render_html
-from jupyter_graphbreak.views.html.view import course
+from jupyter_graphbreak.views.html.view import run_steps
 from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
-from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_here
-from jupyter_graphbreak.views.words.guidance import cost_text, guidance
+from jupyter_graphbreak.views.words.advice import advice_for_break, cost_text
+from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_in_function
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.permission import permission
-from jupyter_graphbreak.views.words.places import brief_code, place
+from jupyter_graphbreak.views.words.permission import describe_permission
+from jupyter_graphbreak.views.words.places import brief_code, location_text
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -57,7 +57,7 @@ def model() -> Report:
     helper = Location("s3", 332, 335, 30, 9, "<dictcomp>", "{\n    f'output_{k}': 1\n}")
     own = Location("s1", 2, 2, 0, 9, "step", "print(1)")
     outer = ["0/0", "1/0", "2/0", "3/0"]
-    return with_priorities(
+    return prioritize_breaks(
         Report(
             status="ok",
             device=Device("auto", "cpu"),
@@ -138,7 +138,7 @@ def test_a_break_shows_its_cost_and_that_it_was_allowed_by_default() -> None:
     costs = [cost_text(break_) for break_ in report.breaks]
     assert costs[0] == "adds 1 graph; compiling the code after it took 0.50 s; 3 functions run eagerly"
     assert costs[1] == "1 function runs eagerly"
-    assert permission(report, report.breaks[2]) == "allowed by default"
+    assert describe_permission(report, report.breaks[2]) == "allowed by default"
     html = render_html(report)
     assert html.count('class="gb-brief"') == 3
     assert "allowed by default | adds no graph" in html
@@ -146,21 +146,21 @@ def test_a_break_shows_its_cost_and_that_it_was_allowed_by_default() -> None:
 
 def test_advice_names_the_break_to_fix_first() -> None:
     report = model()
-    (advice,) = guidance(report, report.breaks[1])
+    (advice,) = advice_for_break(report, report.breaks[1])
     assert advice.text.startswith("fix break 2 first: this is compiled separately because its caller `wrapper` runs")
 
 
 def test_a_place_in_a_library_has_a_qualified_name() -> None:
     report = model()
-    assert place(report, report.breaks[0].location) == "modeling_bart.py:660 in BartDecoder.forward"
-    assert place(report, report.resumes[1].location) == "modeling_bart.py:1280 in BartForCausalLM.forward"
+    assert location_text(report, report.breaks[0].location) == "modeling_bart.py:660 in BartDecoder.forward"
+    assert location_text(report, report.resumes[1].location) == "modeling_bart.py:1280 in BartForCausalLM.forward"
 
 
 def test_a_note_is_about_its_own_function_and_names_other_files() -> None:
     report = model()
     break_ = report.breaks[0]
-    assert aftermath_here(report, break_) == "runs eagerly"
-    assert aftermath_here(report, replace(break_, skipped=[])) == (
+    assert aftermath_in_function(report, break_) == "runs eagerly"
+    assert aftermath_in_function(report, replace(break_, skipped=[])) == (
         "resumes at modeling_bart.py:1280 in BartForCausalLM.forward (B)"
     )
     assert aftermath(report, break_)[0] == (
@@ -170,11 +170,11 @@ def test_a_note_is_about_its_own_function_and_names_other_files() -> None:
     resumes = [replace(resume, graphs=["B", "C", "D"]) for resume in report.resumes]
     assert "(graphs B, C and D)" in aftermath(replace(report, resumes=resumes), break_)[0]
     own = two_breaks()
-    assert aftermath_here(own, own.breaks[0]) == "resumes at 15 (B)"
+    assert aftermath_in_function(own, own.breaks[0]) == "resumes at 15 (B)"
 
 
 def test_the_course_names_calls_and_contains_a_break_of_six_frames_once() -> None:
-    steps = [(">".join(segment.calls), segment.step.kind, segment.step.number) for segment in course(model())]
+    steps = [(">".join(segment.calls), segment.step.kind, segment.step.number) for segment in run_steps(model())]
     inner = "wrapper>forward>wrapper>wrapper"
     assert steps == [
         ("wrapper>forward>wrapper", "eager", None),
@@ -495,7 +495,7 @@ def test_functions_that_results_of_breaks_recompile_are_one_entry_in_every_view(
 ) -> None:
     report = replace(between_breaks(6, guard), remedies=remedies)
     (entry,) = listed_recompilations(report)
-    assert (entry.function, entry.times, entry.guards[0].variation) == (
+    assert (entry.function, entry.times_text, entry.guards[0].variation) == (
         "6 functions between breaks",
         "recompiled 6 times",
         why,
@@ -598,7 +598,7 @@ def several_guards() -> Report:
 def test_each_failed_guard_has_its_own_count_and_lines() -> None:
     (recompilation,) = recompilations(several_guards())
     known = [
-        (guard.variation, recompilation.share(guard), [place.line for place in guard.locations])
+        (guard.variation, recompilation.share_text(guard), [place.line for place in guard.locations])
         for guard in recompilation.guards
     ]
     assert known == [
@@ -632,7 +632,7 @@ def test_views_name_every_failed_guard() -> None:
 def test_a_recompile_refused_by_the_limit_is_not_counted(guards: int, limit: bool, times: str) -> None:
     report = again(*(f"k == {value}" for value in range(guards)), limit=limit)
     (recompilation,) = recompilations(report)
-    assert recompilation.times == times
+    assert recompilation.times_text == times
 
 
 def test_a_function_at_the_recompile_limit_is_not_called_good() -> None:

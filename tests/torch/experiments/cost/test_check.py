@@ -509,7 +509,7 @@ def test_a_change_with_which_pytorch_fails_has_no_result(monkeypatch: pytest.Mon
         raise RuntimeError("not here")
 
     failing = SettingChange("torch._inductor.config.emulate_precision_casts = True", refuse)
-    monkeypatch.setattr(checking, "inductor_changes", lambda *_, **__: [failing])
+    monkeypatch.setattr(checking, "precision_changes", lambda *_, **__: [failing])
     assert changes_of(rounds, torch.linspace(1, 2, 64).bfloat16()) == {
         failing.code: (False, False),
         'backend="aot_eager"': (True, True),

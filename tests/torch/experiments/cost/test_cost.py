@@ -19,7 +19,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code
+from jupyter_graphbreak._torch_compat.hooks.code_marks import mark_compiled_code
 from jupyter_graphbreak._torch_compat.profile_ranges import Activity
 from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
@@ -84,7 +84,7 @@ def test_work_on_a_cuda_device_is_counted(monkeypatch: pytest.MonkeyPatch) -> No
         call()
         return [Activity("cudaLaunchKernel"), Activity("cudaStreamSynchronize"), Activity("", "cuda", 64)]
 
-    monkeypatch.setattr(variants, "device_activities", activities)
+    monkeypatch.setattr(variants, "record_device_activities", activities)
     cost = measured(three_breaks, torch.rand(4)).cost
     assert cost.settled
     assert cost.device_work == cost.eager_device_work == DeviceWork(1, 0, 1, 64)
@@ -648,7 +648,7 @@ def test_code_is_marked_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     entered: list[str] = []
     torch.compiler.reset()
     monkeypatch.setattr("torch._dynamo.bytecode_transformation.Instruction.__eq__", fail)
-    with marked_code(lambda moment: functools.partial(entered.append, moment)):
+    with mark_compiled_code(lambda moment: functools.partial(entered.append, moment)):
         torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
     assert entered == ["entered", "marked", "left"]
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak._torch_compat.fusion import Kernel, UnfusedPair, unfused_pairs
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.cost.fusion import notable_kernels, why_not_fused
 from jupyter_graphbreak.records.records import StackEntry
 from jupyter_graphbreak.report.location import Location
@@ -35,7 +35,7 @@ def test_pairs_of_a_graph_with_their_reasons_and_lines(capfd: pytest.CaptureFixt
     level, folder = log.level, os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     x = torch.rand(96, 96)
     with torch.no_grad():
-        pairs = unfused_pairs(lambda: own_backend("inductor")(chain(), [x]))
+        pairs = unfused_pairs(lambda: clone_backend("inductor")(chain(), [x]))
     reasons = {why_not_fused(pair) for pair in pairs}
     assert "library" in reasons
     assert "reduction" in reasons

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.profile_ranges import device_activities
+from jupyter_graphbreak._torch_compat.profile_ranges import record_device_activities
 from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
@@ -150,5 +150,5 @@ def test_the_allocators_warnings_are_not_printed(capfd: pytest.CaptureFixture[st
         tensors.clear()
         os.write(2, b"from the call\n")
 
-    device_activities(call, None)
+    record_device_activities(call, None)
     assert capfd.readouterr().err == "from the call\n"

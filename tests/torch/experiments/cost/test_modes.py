@@ -186,6 +186,6 @@ def test_failed_transform_leaves_no_functorch_level() -> None:
     assert torch.randn(2).shape == (2,)
     assert report.check is None or len(report.check) == 1
 
-    with CallModes.now().entered():
+    with CallModes.now().apply():
         torch._C._functorch._vmap_increment_nesting(2, "error")  # the state after a failure inside vmap
     assert functorch_depth() == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.tried_settings import without_caches
+from jupyter_graphbreak._torch_compat.tried_settings import disable_caches
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.cost import regions
 from jupyter_graphbreak.experiments.cost.blocks import RepeatedBlocks, repeated_blocks
@@ -181,7 +181,7 @@ def test_without_caches_nothing_is_left_on_disk() -> None:
     importlib.import_module("torch._inductor.compile_fx")
     module = sys.modules["torch._inductor.compile_fx"]
     own = module.cache_dir
-    with without_caches():
+    with disable_caches():
         folder = Path(module.cache_dir())
         assert folder.is_dir()
         assert sys.modules["torch._inductor.config"].force_disable_caches

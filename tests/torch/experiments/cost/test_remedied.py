@@ -14,7 +14,7 @@ import jupyter_graphbreak
 from jupyter_graphbreak.api.watching import Run
 from jupyter_graphbreak.experiments.remedies.finding import worth_measuring
 from jupyter_graphbreak.report.remedies import WORKING
-from jupyter_graphbreak.views.words.cost import break_time, cost_verdicts
+from jupyter_graphbreak.views.words.cost import break_time_text, cost_verdicts
 
 
 def three_breaks(x: torch.Tensor) -> torch.Tensor:
@@ -92,7 +92,7 @@ def test_settings_and_edits_apply_only_during_measuring() -> None:
     assert {"edit", "setting"} <= kinds
     assert torch._dynamo.config.get_config_copy() == config
     assert dict(os.environ) == environment
-    assert all(break_time(report, break_).startswith("fixing it ") for break_ in report.breaks)
+    assert all(break_time_text(report, break_).startswith("fixing it ") for break_ in report.breaks)
 
 
 @pytest.mark.exhaustive
@@ -111,7 +111,7 @@ def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_back
     assert remedy.title == "Print after the call"
     assert len(COMPILED) == 3  # two graphs without the remedy, one with it
     assert remedied.time.runs >= 7
-    assert break_time(report, report.breaks[0]).startswith("fixing it ")
+    assert break_time_text(report, report.breaks[0]).startswith("fixing it ")
 
 
 def test_block_is_measured_after_it_ends(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak._torch_compat.partitions import saved_tensors
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.report.cost import MemoryCost
 from tests.torch.experiments.cost.test_memory import ROWS, SIZE, memory_of
 
@@ -65,7 +65,7 @@ def test_lines_of_inductor() -> None:
 
     x = torch.rand(8, 4, requires_grad=True)
     torch.compile(f, backend=capture)(x)
-    saved = saved_tensors("inductor", own_backend("inductor"), captured[0][0], [x])
+    saved = saved_tensors("inductor", clone_backend("inductor"), captured[0][0], [x])
     assert saved is not None
     first = f.__code__.co_firstlineno
     lines = {(tensor.shape, tensor.stack[-1].line - first) for tensor in saved if tensor.stack[-1].line is not None}

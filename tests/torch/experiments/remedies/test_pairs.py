@@ -23,17 +23,27 @@ UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an in
 #: argument requires gradients, which the verdict says.
 RIGHT_FOR_THE_GIVEN_KIND = frozenset(
     {
+        "a best value of a closure, right",
+        "a counter after a break, right",
         "a flag in a tensor, right",
         "a flag that skips arithmetic, right",
+        "a guard of a case, right",
         "a key in an arm, right",
         "a loop over a list, right",
+        "a negated flag in a name, right",
         "a number of each side, right",
         "a product in an arm, right",
         "a progress of numbers, right",
+        "any of some conditions, right",
         "halving, right",
+        "the largest of a list, right",
         "threshold for large values, right",
     }
 )
+
+
+#: The same for changes that return a new tensor where the original returns an argument itself, which the verdict says.
+RIGHT_BUT_FOR_A_NEW_TENSOR = frozenset({"an argument that is returned, right"})
 
 
 @pytest.mark.parametrize("program", CASES)
@@ -50,6 +60,7 @@ def test_every_claim_is_true(tmp_path: Path, program: ProgramText) -> None:
         assert not false, what + "\n".join(false)
     if program.name.endswith("right") and program.name not in UNSOLVED:
         expected = "works on what ran" if program.name in RIGHT_FOR_THE_GIVEN_KIND else "works"
+        expected = "works but differs" if program.name in RIGHT_BUT_FOR_A_NEW_TENSOR else expected
         assert any(remedy.verdict == expected for remedy in claims) or not report.breaks, [
             (remedy.title, remedy.verdict, remedy.reason) for remedy in report.remedies
         ]

@@ -12,7 +12,7 @@ import torch
 from msgspec import structs
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.compiled import before_each_step
+from jupyter_graphbreak._torch_compat.compiled import call_before_compilation_steps
 from jupyter_graphbreak.api import rerun, single_calls
 from jupyter_graphbreak.experiments import frontends
 from jupyter_graphbreak.experiments.check import checking
@@ -254,7 +254,7 @@ def test_time_limit_ends_a_compilation_between_its_steps(backend: str, steps: in
     seconds: list[int] = []
     compiled: Any = torch.compile(waves, backend=backend)
     x = torch.ones(3, requires_grad=True)
-    with pytest.raises(TimeUpError), before_each_step(step):
+    with pytest.raises(TimeUpError), call_before_compilation_steps(step):
         compiled(x)
     assert len(seconds) == steps
     result = compiled(x)

@@ -483,3 +483,25 @@ def test_arguments_share_memory_are_missing_zero_or_truth_values_and_a_mask_sele
     assert x.any()
     assert x.requires_grad
     assert zero.requires_grad
+
+
+def test_a_call_whose_signature_refuses_its_arguments_has_inputs() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))])
+    torch.optim.lr_scheduler.StepLR(optimizer, 1)  # gives `optimizer.step` the signature of the unbound method
+    descriptions = [other.example.what for other in edge_inputs(Arguments(), optimizer.step, {})]
+    assert any(what.startswith("closure = ") for what in descriptions), descriptions
+
+
+def refuse_all() -> None:
+    """Accept no argument."""
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs"),
+    [("argument 1", (3, 2), {"b": 4}), ("b", (1, 2), {"b": 3}), ("c", (1, 2), {"b": 4, "c": 3})],
+)
+def test_an_argument_that_the_signature_refuses_is_replaced(
+    name: str, args: tuple[int, ...], kwargs: dict[str, int]
+) -> None:
+    changed = Arguments(1, 2, b=4).with_argument(refuse_all, name, 3)
+    assert (changed.args, changed.kwargs) == (args, kwargs)

@@ -220,3 +220,23 @@ def test_entry_without_enough_memory_is_not_run() -> None:
         reason = entry.why_not_run()
     assert reason is not None
     assert reason.startswith("f was not run again: its arguments and state take 0.0 MiB, trials up to 4 times as much")
+
+
+def test_a_state_to_compare_keeps_no_copies_alive() -> None:
+    model = torch.nn.Linear(LARGE, LARGE)
+
+    def helper(x: torch.Tensor) -> torch.Tensor:
+        return 1 + x @ model.weight
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return helper(x)
+
+    with shared_run_setup(CallModes.now()):
+        subject = Subject(call)
+        state = subject.state()
+        copied_module = next(value for name, value in subject.roots() if name == "model")
+        reference = weakref.ref(copied_module)
+        del subject, copied_module
+        gc.collect()
+        assert "helper" in state
+        assert reference() is None

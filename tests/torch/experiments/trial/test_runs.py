@@ -223,7 +223,10 @@ def requires_grad() -> Any:
     return lambda x: x * 2, lambda x: (x * 2).detach()
 
 
-@case("aliasing", "makes the result a separate object, but in the original it is the argument x")
+@case(
+    "lost alias",
+    "makes the result a new tensor, but in the original it is the argument x, so that changing one in place",
+)
 def copy_instead_of_the_argument() -> Any:
     return lambda x: x, lambda x: x.clone()
 
@@ -233,7 +236,7 @@ def argument_instead_of_a_copy() -> Any:
     return lambda x: x.clone(), lambda x: x
 
 
-@case("aliasing", "makes the result a separate object, but in the original it shares memory with the argument x")
+@case("lost alias", "makes the result a new tensor, but in the original it shares memory with the argument x, so that")
 def copy_instead_of_a_view() -> Any:
     return lambda x: x[:2], lambda x: x[:2].clone()
 
@@ -385,7 +388,7 @@ def attribute_of_an_error() -> Any:
 
 DECLARED = {
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
-    "layout",
+    "layout", "lost alias",
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.views.rows.sections import measurements
+from jupyter_graphbreak.views.rows.sections import measurement_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def found(values: EntryValues) -> list[tuple[Any, ...]]:
 
 
 def sentences(report: Report) -> list[str]:
-    return [row.label for section in measurements(report) for row in section.rows if not row.details]
+    return [row.label for section in measurement_sections(report) for row in section.rows if not row.details]
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -320,6 +320,8 @@ def test_tensors_of_every_kind() -> None:
 
 def test_large_numbers_stay_as_they_are() -> None:
     report = jupyter_graphbreak.values(compiled(rooted), torch.full((2,), 1e30))
-    (row,) = [row for section in measurements(report) for row in section.rows if row.details and "mul" in row.label]
+    (row,) = [
+        row for section in measurement_sections(report) for row in section.rows if row.details and "mul" in row.label
+    ]
     assert "all 2e+30" in row.label
     assert "all 2e+30" in report.to_text()

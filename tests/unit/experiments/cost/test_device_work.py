@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.profile_ranges import Activity, device_activities
+from jupyter_graphbreak._torch_compat.profile_ranges import Activity, record_device_activities
 from jupyter_graphbreak.experiments.cost.entry_cost import device_work
 from jupyter_graphbreak.report.cost import DeviceWork
 
@@ -33,7 +33,7 @@ def test_device_activities_cover_only_the_call_and_write_nothing(capfd: pytest.C
         del first
         second.sum()
 
-    seen = device_activities(call, device=None)
+    seen = record_device_activities(call, device=None)
     memory = [activity.nbytes for activity in seen if activity.memory == "cpu"]
     assert {4000, -4000} <= set(memory)
     assert sum(memory) == 0

@@ -218,10 +218,8 @@ def test_a_change_in_place_stays_in_place() -> None:
 @pytest.mark.parametrize(
     "lines",
     [
-        ["if x.sum() > 0:", "    x.add_(1)", "else:", "    x = x * 2"],
         ["if x.sum() > 0:", "    x = x * 2", "    x.add_(1)"],
         ["if x.sum() > 0:", "    x.add_(1)", "    x = x * 2"],
-        ["if x.sum() > 0:", "    x.add_(1)", "    return x", "return -x"],
         ["if x.sum() > 0:", "    x.random_(5)"],
         ["if x.sum() > 0:", "    x.add_(**mask)"],
         ["if x.sum() > 0:", "    x.view(-1).add_(1)"],
@@ -229,6 +227,102 @@ def test_a_change_in_place_stays_in_place() -> None:
 )
 def test_a_tensor_is_not_both_changed_in_place_and_replaced(lines: list[str]) -> None:
     assert not any("where(" in text for text in texts("branch", problem(function(*lines), "x.sum() > 0")))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            ["y = x + 1", "if x.sum() > 0:", "    y.add_(1)", "else:", "    y = y * 2", "return y"],
+            ["y = x + 1", "y = torch.where(x.sum() > 0, y.add(1), y * 2)", "return y"],
+        ),
+        (
+            ["if x.sum() > 0:", "    x = x * 2", "else:", "    x.add_(1)", "return x"],
+            ["condition = x.sum() > 0", "x_before = x", "x = torch.where(condition, x * 2, x.add(1))",
+             "x_before.copy_(torch.where(condition, x_before, x))", "return x"],
+        ),
+        (
+            ["if x.sum() > 0:", "    x.add_(1)", "    mask.fill_(True)", "    return x * mask", "return -x"],
+            ["condition = x.sum() > 0", "x_if = x.add(1)", "mask_if = torch.full_like(mask, True)",
+             "result = torch.where(condition, x_if * mask_if, -x)",
+             "x.copy_(torch.where(condition, x_if, x))",
+             "mask.copy_(torch.where(condition, mask_if, mask))", "return result"],
+        ),
+        (
+            ["if x.sum() > 0:", "    seen.add_(1)", "    return x * seen", "return x"],
+            ["condition = x.sum() > 0", "seen_if = seen.add(1)", "result = torch.where(condition, x * seen_if, x)",
+             "seen.copy_(torch.where(condition, seen_if, seen))", "return result"],
+        ),
+        (
+            ["if x.sum() > 0:", "    mask.add_(1)", "    return x", "y = x + 1", "y = y * mask", "return y"],
+            ["condition = x.sum() > 0", "early = x", "mask.copy_(torch.where(condition, mask.add(1), mask))",
+             "y = x + 1", "y = y * mask", "return torch.where(condition, early, y)"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_side_that_changes_a_tensor_in_place_may_also_return_or_face_one_that_replaces_it(
+    before: list[str], after: list[str]
+) -> None:
+    (first, *_) = texts("branch", problem(function(*before), "x.sum() > 0"))
+    assert first == function(*after)
+
+
+def test_an_outer_name_is_bound() -> None:
+    body = "        nonlocal best\n        if y > best:\n            best = y\n        return best\n"
+    text = f"def f(x):\n    def g(y):\n{body}"
+    (first, *_) = texts("branch", problem(text, "y > best"))
+    assert "        best = torch.where(y > best, y, best)\n" in first
+
+
+@pytest.mark.parametrize(
+    ("test", "condition"),
+    [
+        ("any(t.max() > 2 for t in mask)", "torch.as_tensor(sum([t.max() > 2 for t in mask]) > 0)"),
+        ("all([not t.isnan().any() for t in mask if t])",
+         "torch.as_tensor(sum([t.isnan().any() for t in mask if t]) == 0)"),
+        ("any((t > u) for t in (y or mask) for u in t)",
+         "torch.as_tensor(sum([t > u for t in (y or mask) for u in t]) > 0)"),
+        ("all(t.item() > 1 for t in mask)", "torch.as_tensor(sum([torch.logical_not(t > 1) for t in mask]) == 0)"),
+    ],
+)  # fmt: skip
+def test_any_and_all_count_the_items_that_decide(test: str, condition: str) -> None:
+    (first, *_) = texts("branch", problem(function(f"if {test}:", "    x = x + 1", "return x"), test))
+    assert first == function(f"x = torch.where({condition}, x + 1, x)", "return x")
+
+
+_MATCH = "import torch\ndef f(x, mode):\n    match mode:\n        case {}:\n            x = x / 2\n{}    return x\n"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "later_cases", "other_side"),
+    [
+        ("'a' if x.sum() > 0", "", "x"),
+        ("'a' if x.sum() > 0", "        case 'b':\n            pass\n", "x"),
+        ("'a' if x.sum() > 0", "        case _:\n            # more\n\n            x = x + 1\n", "x + 1"),
+        ("'a' if x.sum() > 0", "        case 'b' | 'a':\n            x = -x\n", "-x"),
+        ("(y, 1) if x.sum() > 0", "        case (y, 1):\n            x = y\n", "y"),
+    ],
+)
+def test_a_guard_of_a_case_selects_inside_the_case(pattern: str, later_cases: str, other_side: str) -> None:
+    (first, *_) = texts("branch", problem(_MATCH.format(pattern, later_cases), "x.sum() > 0"))
+    plain = _MATCH.format(pattern.partition(" if ")[0], later_cases)
+    assert "".join(first.split()) == "".join(
+        plain.replace("x = x / 2", f"x = torch.where(x.sum() > 0, x / 2, {other_side})", 1).split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "later_cases"),
+    [
+        ("'a' if x.sum() > 0", "        case 'a' if x.sum() < 0:\n            pass\n"),
+        ("'a' if x.sum() > 0", "        case str():\n            pass\n"),
+        ("1 if x.sum() > 0", "        case 2:\n            pass\n"),
+        ("'a' if x.sum() > 0", '        case _:\n            x = """a\nb"""\n'),
+        ("'a' if x.sum() > 0", "        case _: x = 1\n"),
+    ],
+)
+def test_a_guard_that_leads_to_an_unclear_case_stays(pattern: str, later_cases: str) -> None:
+    assert texts("branch", problem(_MATCH.format(pattern, later_cases), "x.sum() > 0")) == []
 
 
 def test_skipped_statements_of_a_loop_run_and_are_undone() -> None:
@@ -245,16 +339,15 @@ def test_skipped_statements_of_a_loop_run_and_are_undone() -> None:
 
 
 def test_a_flag_is_kept_as_a_tensor() -> None:
-    before = [
-        "drop = False", "if x.sum() < 0:", "    drop = True", "if not drop:", "    x = x * 2", "return x",
-    ]  # fmt: skip
-    after = [
-        "drop = False", "drop = torch.where(x.sum() < 0, True, drop)",
-        "x = torch.where(torch.logical_not(torch.as_tensor(drop)), x * 2, x)", "return x",
-    ]  # fmt: skip
-    (first, *_) = proposals_of("branch", problem(function(*before), "x.sum() < 0"))
-    assert first.texts["s1"] == function(*after)
-    assert len(first.conditions) == 2
+    lines = ["drop = False", "if x.sum() < 0:", "    drop = True", "if not drop:", "    x = x * 2", "return x"]
+    for before, after, code in (
+        (lines[1:3], ["drop = torch.where(x.sum() < 0, True, drop)"], "x.sum() < 0"),
+        (lines[3:5], ["x = torch.where(torch.logical_not(torch.as_tensor(drop)), x * 2, x)"], "not drop"),
+    ):
+        start = lines.index(before[0])
+        (first, *_) = texts("branch", problem(function(*lines), code))
+        lines[start : start + 2] = after
+        assert first == function(*lines)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ def test_settings_are_found_by_names_of_earlier_releases() -> None:
         ("x.max().item()", "GB0124", "y = x.max().detach()\n"),
         ("float(x.max().item())", "GB0124", "y = x.max().detach()\n"),
         ("x.tolist()", "GB0109", "y = x.detach().unbind()\n"),
+        ("not x.any()", "GB0033", "y = torch.logical_not(x.any())\n"),
+        ("x.any() and x.max() > 1", "GB0170", "y = x.any() & (x.max() > 1)\n"),
         ("x[m].sum()", "GB0036", "y = torch.where(m, x, 0).sum()\n"),
         ("x[m > 0].mean()", "GB0036", "y = (torch.where(m > 0, x, 0).sum() / (m > 0).sum())\n"),
         ("torch.masked_select(x, m).max()", "GB0036", 'y = torch.where(m, x, float("-inf")).max()\n'),
@@ -118,6 +120,30 @@ def test_taking_values_one_by_one_includes_the_setting() -> None:
 def test_rewrites(statement: str, gb_id: str, after: str) -> None:
     text = f"import torch\n{statement}  # so\n"
     assert texts("rewrite", problem(text, statement, gb_id))[0] == f"import torch\n{after}  # so\n"
+
+
+def test_the_largest_item_is_found_one_by_one() -> None:
+    text = "import torch\ndef f(xs):\n  y = max(xs, key=len) + 1\n  return min(ys)\n"
+    (largest,) = texts("rewrite", problem(text, "max(xs, key=len)"))
+    assert largest.splitlines()[2:-1] == [
+        "  rest = list(xs)", "  best = rest.pop(0) if rest else max(rest)  # raises for an empty list",
+        "  key = len", "  best_key = key(best)", "  for item in rest:", "    item_key = key(item)",
+        "    better = item_key > best_key", "    best = torch.where(better, item, best)",
+        "    best_key = torch.where(better, item_key, best_key)", "  y = best + 1",
+    ]  # fmt: skip
+    (smallest,) = texts("rewrite", problem(text, "min(ys)"))
+    assert smallest.splitlines()[3:] == [
+        "  rest = list(ys)", "  best = rest.pop(0) if rest else min(rest)  # raises for an empty list",
+        "  for item in rest:", "    better = item < best", "    best = torch.where(better, item, best)",
+        "  return best",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "code", ["max(x, y)", "max(*xs)", "max(xs, default=x)", "g(max(xs))", "x and max(xs)", "x.max(y)"]
+)
+def test_another_largest_item_is_left_alone(code: str) -> None:
+    assert texts("rewrite", problem(f"import torch\ny = {code}\n", code)) == []
 
 
 def test_texts_are_formatted_as_with_the_operator() -> None:

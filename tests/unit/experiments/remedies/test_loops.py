@@ -72,7 +72,7 @@ def test_a_loop_that_only_a_tensor_ends_uses_while_loop() -> None:
         "for i in range(5):\n        if T: break\n        x.add_(1)\n    return x",
         "for i in range(5):\n        if T: break\n        x[0] = 1\n    return x",
         "for i in range(5):\n        if T: break\n        x = x + torch.rand(2)\n    return x",
-        "for i in range(5):\n        x = x * 2\n        if T: break\n    return x + i",
+        "for i in x:\n        x = x * 2\n        if T: break\n    return x + i",
         "for i in range(5):\n        z = x * i\n        if T: break\n    return z",
         "for i in range(5):\n        if T: break\n        x = x * 2\n    else:\n        x = x - 1\n    return x",
         "for i in count():\n        if T: break\n        x = x * 2\n    return x",
@@ -84,6 +84,15 @@ def test_a_loop_that_only_a_tensor_ends_uses_while_loop() -> None:
 def test_a_loop_with_irreversible_changes_is_not_changed(loop: str) -> None:
     text = f"{HEAD}    {loop}\n".replace("T", "x.sum() > 3")
     assert texts("loops", problem(text, "x.sum() > 3")) == []
+
+
+def test_a_counter_that_is_read_after_the_loop_is_kept() -> None:
+    text = f"{HEAD}    for i in range(n):\n        if x.sum() > 3: break\n        x = x * 2\n    return x + i\n"
+    (new_text,) = texts("loops", problem(text, "x.sum() > 3"))
+    lines = [line.strip() for line in new_text.splitlines()]
+    assert lines.index("last_i = 0") < lines.index("for i in range(n):")
+    assert lines.index("last_i = torch.where(over, last_i, i)") < lines.index("over = over | stop")
+    assert lines[-2:] == ["i = last_i", "return x + i"]
 
 
 @pytest.mark.parametrize(

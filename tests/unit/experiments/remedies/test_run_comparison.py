@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from jupyter_graphbreak.experiments.remedies.run_comparison import (
     BreakComparison,
@@ -13,8 +15,10 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     RunBreaks,
     break_summary,
     compare_breaks,
+    without_expected_edge_differences,
 )
 from jupyter_graphbreak.experiments.trial.difference import Difference, Kind
+from jupyter_graphbreak.experiments.trial.outcome import Result
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Break, Device, Report
 from tests.support.break_problems import location_of
@@ -117,7 +121,56 @@ def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> N
 )
 def test_a_gradient_of_zeros_is_noted_for_tensors_that_required_none(kind: Kind, note: str | None) -> None:
     case: Any = SimpleNamespace(
-        input=SimpleNamespace(description="x requiring gradients", other_kind="x requiring gradients")
+        input=SimpleNamespace(description="x requiring gradients", other_kind="x requiring gradients", state={})
     )
     findings = EdgeFindings([]).extended([(case, [Difference(kind, "differs")])])
     assert (findings.noted_difference, findings.disqualifying_difference, findings.diffs) == (note, None, [])
+
+
+def _raised_by(function: Callable[[], object]) -> Exception:
+    try:
+        function()
+    except Exception as error:  # noqa: BLE001 - the test asserts on it
+        return error
+    raise AssertionError("nothing raised")
+
+
+def _refuse() -> None:
+    raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("refuse", "other_kind", "counts"),
+    [
+        (lambda: torch.bincount(torch.tensor([1]), minlength=-1), "", False),
+        (lambda: torch.bincount(torch.tensor([1]), minlength=-1), "negative integers", True),
+        (lambda: torch.ones(2).item(), "", True),
+        (lambda: bool(torch.ones(2)), "", True),
+        (_refuse, "", True),
+    ],
+)
+def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted(
+    refuse: Callable[[], object], other_kind: str, *, counts: bool
+) -> None:
+    expected = Result(raised=_raised_by(refuse))
+    case: Any = SimpleNamespace(
+        expected=expected, input=SimpleNamespace(only_errors_count=False, other_kind=other_kind)
+    )
+    diffs = [Difference("exception", "returns 1, but the original raises")]
+    assert without_expected_edge_differences(diffs, case, Result(1)) == (diffs if counts else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "is_noted"),
+    [
+        ("raises IndexError: index 3 is out of range", {"net.n": 4}, True),
+        ("raises KeyError: 3", {"net.n": 4}, True),
+        ("raises ZeroDivisionError: by zero", {"net.n": 4}, False),
+        ("raises IndexError: index 3 is out of range", {}, False),
+    ],
+)
+def test_a_number_that_no_longer_fits_a_list_is_noted(text: str, state: dict[str, int], *, is_noted: bool) -> None:
+    case: Any = SimpleNamespace(input=SimpleNamespace(description="net.n = 4", other_kind="", state=state))
+    findings = EdgeFindings([]).extended([(case, [Difference("exception", text)])])
+    expected = (f"it {text} with net.n = 4", None) if is_noted else (None, f"{text}, on net.n = 4")
+    assert (findings.noted_difference, findings.disqualifying_difference) == expected

@@ -8,7 +8,7 @@ from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.report.schema import Advice, Break, Device, Report
-from jupyter_graphbreak.views.words.guidance import guidance
+from jupyter_graphbreak.views.words.advice import advice_for_break
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import RemedyVerdict
@@ -33,7 +33,7 @@ def texts(
         Remedy(f"r{number}", ["b1"], "branch", title, "edit", verdict) for number, (title, verdict) in enumerate(tried)
     ]
     report = Report("ok", Device("cpu", "cpu"), breaks=[broken], remedies=remedies if tried else None)
-    return [advice.text for advice in guidance(report, broken)]
+    return [advice.text for advice in advice_for_break(report, broken)]
 
 
 def test_failed_techniques_are_left_out_and_named() -> None:
@@ -61,7 +61,7 @@ def test_a_switch_that_failed_is_not_advised() -> None:
     for verdict, left in (("another result", advice[1:]), ("works but differs", advice)):
         remedy = Remedy("r1", ["b1"], "switch", switch.title, "switch", verdict)  # type: ignore[arg-type]
         report = Report("ok", Device("cpu", "cpu"), breaks=[broken], remedies=[remedy])
-        assert guidance(report, broken) == left
+        assert advice_for_break(report, broken) == left
 
 
 def test_hints_follow_what_remains() -> None:

@@ -1,4 +1,4 @@
-"""The cost of a break, and the advice about it."""
+"""Describe the cost of a break, and give advice about it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.schema import Advice
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.places import function_of
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.plain_text import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Report
 
-#: Techniques that remove a break, as named in titles of remedies and in advice.
+#: Techniques that remove a break, as they appear in the titles of remedies and in advice.
 _TECHNIQUES = ("torch.where", "torch.cond", "after the call", "within the graph", "detach()")
-#: The maximum number of callers that are searched for the cause of a break.
+#: The search for the cause of a break follows at most this many callers.
 _MAX_CALLS = 100
 #: The separators between alternatives in one piece of advice.
 _ALTERNATIVE_SEPARATOR = re.compile(r"; (?=or )|; |, (?=or )")
@@ -32,35 +32,35 @@ def cost_text(break_: Break) -> str:
     cost = break_.cost
     if cost is None:
         return ""
-    eager = f"{counted(cost.eager, 'function')} {'runs' if cost.eager == 1 else 'run'} eagerly" if cost.eager else ""
-    return "; ".join(filter(None, [graphs_added(break_), eager])) or "adds no graph"
+    eager = f"{count_text(cost.eager, 'function')} {'runs' if cost.eager == 1 else 'run'} eagerly" if cost.eager else ""
+    return "; ".join(filter(None, [added_graphs_text(break_), eager])) or "adds no graph"
 
 
-def graphs_added(break_: Break) -> str:
-    """Describe what a break adds: "adds 2 graphs; compiling the code after it took 0.35 s"; empty if nothing."""
+def added_graphs_text(break_: Break) -> str:
+    """Describe what a break adds: "adds 2 graphs; compiling the code after it took 0.35 s"; empty if unknown."""
     cost = break_.cost
     if cost is None or (not cost.graphs and cost.compile_s is None):
         return ""
     seconds = f"compiling the code after it took {cost.compile_s:.2f} s" if cost.compile_s is not None else ""
-    graphs = f"adds {counted(cost.graphs, 'graph')}" if cost.graphs else "adds no graph"
+    graphs = f"adds {count_text(cost.graphs, 'graph')}" if cost.graphs else "adds no graph"
     return "; ".join(filter(None, [graphs, seconds]))
 
 
-def guidance(report: Report, break_: Break) -> list[Advice]:
-    """Return advice about a break, the best first; techniques whose trials failed are left out.
+def advice_for_break(report: Report, break_: Break) -> list[Advice]:
+    """Return advice about a break, the best first; techniques that failed in trials are left out.
 
-    PyTorch's hints are included if the line is the reader's own, or if there is no other advice.
+    PyTorch's hints are included if the break is in the reader's own code, or if there is no other advice.
     """
     texts = {advice.text for advice in break_.advice}
     hints = break_.hints if break_.owner == "own" or not break_.advice else []
-    caller_advice = _fix_caller_first(report, break_) if break_.minor else None
+    caller_advice = _advice_to_fix_caller(report, break_) if break_.minor else None
     all_advice = [*break_.advice, *(Advice(hint) for hint in hints if hint not in texts)]
     all_advice = _without_failed_techniques(all_advice, _failed_techniques(report, break_))
     return [caller_advice, *all_advice] if caller_advice is not None else all_advice
 
 
 def _failed_techniques(report: Report, break_: Break) -> list[str]:
-    """Return the techniques that did not remove a break."""
+    """Return the techniques that were tried for a break and did not work."""
     trials = [remedy for remedy in lookup.remedies_by_break(report).get(break_.id, ()) if remedy.kind != "person"]
     working = _techniques_of(remedy for remedy in trials if remedy.verdict in WORKING)
     failed_remedies = [remedy for remedy in trials if remedy.verdict not in {*WORKING, "not tried"}]
@@ -70,7 +70,7 @@ def _failed_techniques(report: Report, break_: Break) -> list[str]:
 
 
 def _techniques_of(remedies: Iterable[Remedy]) -> list[str]:
-    """Return the techniques of remedies; a combined remedy says nothing about its parts."""
+    """Return the techniques that remedies use; if one combines several changes, its title tells nothing about each."""
     techniques: list[str] = []
     for remedy in remedies:
         if len(remedy.settings) == 1:
@@ -81,38 +81,43 @@ def _techniques_of(remedies: Iterable[Remedy]) -> list[str]:
 
 
 def _without_failed_techniques(advice: list[Advice], failed: list[str]) -> list[Advice]:
-    """Remove the alternatives that failed, and name them in a note."""
-    kept: list[Advice] = []
+    """Return advice without the alternatives that failed, which a note mentions."""
+    remaining_advice: list[Advice] = []
     dropped_techniques: list[str] = []
     for piece in advice:
         clauses = _ALTERNATIVE_SEPARATOR.split(piece.text)
-        remaining = []
+        remaining_clauses = []
         for clause in clauses:
             techniques = [name for name in failed if name in clause]
             dropped_techniques += [name for name in techniques if name not in dropped_techniques]
             if not techniques:
-                remaining.append(clause)
-        if len(remaining) == len(clauses):
-            kept.append(piece)
-        elif remaining:
-            kept.append(Advice("; ".join([remaining[0].removeprefix("or "), *remaining[1:]]), piece.origin))
+                remaining_clauses.append(clause)
+        if len(remaining_clauses) == len(clauses):
+            remaining_advice.append(piece)
+        elif remaining_clauses:
+            text = "; ".join(remaining_clauses).removeprefix("or ")
+            remaining_advice.append(Advice(text, piece.origin))
     if not dropped_techniques:
         return advice
     dropped_techniques = [name for name in dropped_techniques if name in _TECHNIQUES or name.startswith(CONFIG)]
-    if not dropped_techniques:  # only switches failed, and the card lists these with their verdicts
-        return kept
+    if not dropped_techniques:  # only switches failed, and the card of the break lists them with their verdicts
+        return remaining_advice
     words = " and ".join(name.removeprefix(CONFIG) for name in dropped_techniques)
     note = f"{words} {'was' if len(dropped_techniques) == 1 else 'were'} tried and did not work"
-    if not kept:
+    if not remaining_advice:
         return [Advice(f"{note}: decide what has to change", "graphbreak")]
-    return [Advice(f"{kept[0].text} ({note})", kept[0].origin), *kept[1:]]
+    first, *others = remaining_advice
+    return [Advice(f"{first.text} ({note})", first.origin), *others]
 
 
-def _fix_caller_first(report: Report, break_: Break) -> Advice | None:
-    """Return advice to fix another break first, if the function is compiled alone because its caller runs eagerly."""
+def _advice_to_fix_caller(report: Report, break_: Break) -> Advice | None:
+    """Return advice to fix a different break first: the one that makes the caller of this function run eagerly.
+
+    It is ``None`` if the function was not compiled separately for that reason.
+    """
     frames = lookup.frames(report)
     frame = frames.get(break_.occurrences[-1].frame or "") if break_.occurrences else None
-    visited: set[str] = set()  # an invalid report may have callers that call each other
+    visited: set[str] = set()  # in an invalid report, callers may call each other in a cycle
     while frame is not None and frame.caller in frames and break_.id in frames[frame.caller].breaks:
         if frame.id in visited or len(visited) >= _MAX_CALLS:
             return None

@@ -1,0 +1,160 @@
+"""Calls with objects that cannot be copied: PyTorch sees the objects, and the run stops before it uses them."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import csv
+import ctypes
+import io
+import queue
+import sqlite3
+import sys
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import jupyter_graphbreak
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ONES = torch.ones(2)
+
+
+class Stream(io.RawIOBase):
+    """A stream whose use Dynamo traces."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def write(self, _: Any) -> int:
+        self.count += 1
+        return 1
+
+
+def takes_batch(batches: Iterator[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    return x + next(batches)[0] * 2
+
+
+def writes(file: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    file.write("a")
+    return y + 1
+
+
+def opens(file: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    with file:
+        return y + 1
+
+
+def puts(waiting: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    waiting.put(1)
+    return y + 1
+
+
+def submits(pool: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    pool.submit(int)
+    return y + 1
+
+
+def archives(archive: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    archive.writestr("a", "b")
+    return y + 1
+
+
+def executes(database: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    database.execute("CREATE TABLE a (b)")
+    return y + 1
+
+
+def writes_row(writer: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    writer.writerow([1, 2])
+    return y + 1
+
+
+def calls_library(function: Any, x: torch.Tensor) -> torch.Tensor:
+    return torch.add(x, function(4))
+
+
+def counts(stream: Any, x: torch.Tensor) -> torch.Tensor:
+    stream.write(b"a")
+    return torch.add(x, stream.count)
+
+
+#: A function, the object that it uses, and the description of the effect.
+STOPPED: dict[str, tuple[Callable[..., Any], Callable[[Path], Any], str]] = {
+    "DataLoader": (takes_batch, lambda _: iter(DataLoader(TensorDataset(ONES))), "takes a batch from a DataLoader"),
+    "file": (writes, lambda path: path.open("w"), "uses the open file"),
+    "with file": (opens, lambda path: path.open("w"), "uses the open file"),
+    "queue": (puts, lambda _: queue.SimpleQueue(), "uses a queue of other threads"),
+    "pool": (submits, lambda _: concurrent.futures.ThreadPoolExecutor(1), "passes work to another thread or process"),
+    "archive": (archives, lambda path: zipfile.ZipFile(path, "w"), "uses the open file"),
+    "database": (executes, lambda _: sqlite3.connect(":memory:"), "uses an open database"),
+    "writer": (writes_row, lambda path: csv.writer(path.open("w")), "writes to an open file"),
+    "library": (calls_library, lambda _: ctypes.CDLL(None).abs, "calls a function of a library"),
+    "user class": (counts, lambda _: Stream(), "uses the stream"),
+}
+
+
+def breaks_of(report: jupyter_graphbreak.Report) -> list[tuple[Any, ...]]:
+    places = [
+        (break_.location and (break_.location.line, break_.location.function), break_.gb_id, break_.explanation)
+        for break_ in report.breaks
+    ]
+    return sorted(places, key=str)
+
+
+def breaks_of_run(fn: Callable[..., Any], *args: Any) -> list[tuple[Any, ...]]:
+    torch._dynamo.reset()
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(fn, backend="eager")(*args)
+    return breaks_of(run.report)
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin")
+@pytest.mark.parametrize("name", STOPPED)
+def test_the_breaks_of_a_stopped_call_are_those_of_the_real_call(name: str, tmp_path: Path) -> None:
+    fn, make, description = STOPPED[name]
+    report = jupyter_graphbreak.check(fn, make(tmp_path / "copied"), ONES)
+    assert report.effects is not None
+    (effect,) = report.effects
+    assert effect.what.startswith(description)
+    assert effect.location is not None
+    assert effect.location.function == fn.__name__
+    assert not report.diagnostics
+    assert breaks_of(report) == breaks_of_run(fn, make(tmp_path / "real"), ONES)
+
+
+@pytest.mark.parametrize("analyse", [jupyter_graphbreak.measure, jupyter_graphbreak.try_remedies])
+def test_other_analyses_report_the_same_break(analyse: Callable[..., Any]) -> None:
+    batches = iter(DataLoader(TensorDataset(ONES)))
+    breaks = breaks_of(analyse(takes_batch, batches, ONES))
+    assert breaks == breaks_of_run(takes_batch, batches, ONES)
+    assert len(breaks) == 1
+
+
+def reads_mode(file: Any, x: torch.Tensor) -> torch.Tensor:
+    return x + len(file.mode) if isinstance(file, io.TextIOWrapper) else x
+
+
+def test_reading_an_attribute_of_a_file_breaks_nothing(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        report = jupyter_graphbreak.check(reads_mode, file, ONES)
+    assert (report.breaks, report.effects) == ([], None)
+    assert [check.equal for check in report.check or ()] == [True]
+
+
+def test_a_break_at_a_standard_stream_names_the_stream() -> None:
+    report = jupyter_graphbreak.check(writes, sys.stdout, ONES)
+    assert breaks_of(report) == breaks_of_run(writes, sys.stdout, ONES)
+    assert [check.equal for check in report.check or ()] == [True]

@@ -352,7 +352,7 @@ we guessed its metadata incorrectly | messages_training#fsdp-dtensor-tensor-para
 number of output names provided exceeded number of outputs | messages_export#torch-onnx-export | is not one
 optimum ImportError with PyTorch 2.9 | messages_export#torch-onnx-export | no longer has
 num_mutated_inp_runtime_indices | messages_export#what-forward-changes | x.unsqueeze_(0)
-vLLM: 'int' object is not iterable | in_a_notebook#no-gpu-no-compiler-no-triton | a Triton of one's own
+vLLM: 'int' object is not iterable | in_a_notebook#triton-its-version-its-files | a Triton of one's own
 SETUP_WITH UserDefinedObjectVariable | causes/gb0142 | around the call
 setting my own attribute on a tensor | causes/gb0058 | take another name
 list.append(a, 9) breaks | causes/gb0156#json-dumps | called through the class

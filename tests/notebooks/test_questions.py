@@ -342,12 +342,15 @@ y[mask] = x in training, Backend compiler exception | causes/gb0219 | Index with
 my C++ operator does not support running with fake tensors | causes/gb0090 | register_fake
 Reconstruction failure | causes/gb0092 | keep only what is needed
 np.random.rand(4) ignores np.random.seed when compiled | causes/gb0033#numpy-random | draws it with torch
-repeat_interleave with output_size is wrong | causes/gb0036#repeat-interleave-with-a-tensor-of-repeats | without an error
+repeat_interleave is wrong | causes/gb0036#repeat-interleave-with-a-tensor-of-repeats | without an error
 you're trying to get value out of a tracing tensor | messages#keras-torchscript-fx | `make_fx`
 sorted order of strides of the two branches' output | messages#while-dynamo-traces | `.contiguous()` on both sides
 'View' object has no attribute 'layout' | messages_kernels#inductor-generated-code | A bug of inductor
-Could not run ... with arguments from the 'CPU' backend | messages_kernels#custom-operators-the-definition | register_kernel
-subprocess.TimeoutExpired when the program ends | messages_kernels#worker-processes | its results are complete
+Could not run ... from the 'CPU' backend | messages_kernels#custom-operators-the-definition | register_kernel
+Onnx: The axis name will not be used | messages_warnings#export-onnx-aotinductor | one name for both
+legacy stream depend on a capturing blocking stream | messages_kernels#cuda-graphs | Leave it outside
+Could not set tensor of type c10::BFloat16 to a tensor of type float | messages_training#fsdp-dtensor-tensor-parallel | older
+subprocess.TimeoutExpired at the end | messages_kernels#worker-processes | its results are complete
 we guessed its metadata incorrectly | messages_training#fsdp-dtensor-tensor-parallel | `.detach()` of the others
 number of output names provided exceeded number of outputs | messages_export#torch-onnx-export | is not one
 optimum ImportError with PyTorch 2.9 | messages_export#torch-onnx-export | no longer has

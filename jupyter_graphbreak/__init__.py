@@ -65,7 +65,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use, so that ``import jupyter_graphbreak`` is fast."""
+    """Import a public object on first use, so that ``import jupyter_graphbreak`` is fast."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
@@ -81,12 +81,12 @@ def load_ipython_extension(ipython: InteractiveShell) -> None:
 
 
 def answer_requests(ipython: InteractiveShell) -> None:
-    """Load the extension for a front end that requests a report in the metadata of the message that runs a cell.
+    """Load the extension for a front end that requests reports in the metadata of its messages that run cells.
 
     Raises
     ------
     UsageError
-        If code in this kernel cannot read that metadata.
+        If code in this kernel cannot read this metadata.
     """
     from jupyter_graphbreak.ipython.magic import answer_requests
 

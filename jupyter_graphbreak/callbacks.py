@@ -1,7 +1,7 @@
-"""Receivers for ``capture(on_event=...)``: logging, TensorBoard and W&B; and callbacks for Lightning and transformers.
+"""Pass events of ``capture(on_event=...)`` to logging, TensorBoard or W&B; watch Lightning and transformers train.
 
-In: events of a run in progress. Out: log records, scalars, and a report after training.
-May import ``api`` and ``results``. Importing ``LightningCallback`` or ``TransformersCallback`` imports the library.
+In: the events of a run in progress. Out: log records, scalars, and a report after training.
+May import ``api`` and ``results``. Importing ``LightningCallback`` or ``TransformersCallback`` imports its library.
 
 >>> with jupyter_graphbreak.capture(on_event=to_logging()):  # doctest: +SKIP
 ...     train()
@@ -30,12 +30,12 @@ _LOGGER = "jupyter_graphbreak.compiling"
 
 
 def to_logging(logger: logging.Logger | None = None) -> Callable[[Event], None]:
-    """Return a receiver that logs each event: first compilations as ``INFO``, everything else as ``WARNING``.
+    """Return a function that logs each event: a first compilation as ``INFO``, any other event as ``WARNING``.
 
     Parameters
     ----------
     logger : Logger or None
-        By default the logger ``jupyter_graphbreak.compiling``.
+        The logger to use. By default, the logger ``jupyter_graphbreak.compiling``.
     """
     target_logger = logger if logger is not None else logging.getLogger(_LOGGER)
 
@@ -48,14 +48,14 @@ def to_logging(logger: logging.Logger | None = None) -> Callable[[Event], None]:
 def to_tensorboard(
     writer: Any, step: Callable[[], int] | None = None, prefix: str = "compiling"
 ) -> Callable[[Event], None]:
-    """Return a receiver that writes the number of events of each kind, the seconds of compiling, and each event's text.
+    """Return a function that writes each event, the number of events of each kind, and the seconds spent compiling.
 
     Parameters
     ----------
     writer : SummaryWriter
-        A writer of ``torch.utils.tensorboard``, or any object with its ``add_scalar`` and ``add_text``.
+        A writer of ``torch.utils.tensorboard``, or any object with the methods ``add_scalar`` and ``add_text``.
     step : callable or None
-        Returns the current step of the training. By default, the step is the number of events so far.
+        Returns the current training step. By default, the step is the number of events so far.
     prefix : str
         The prefix of the names of the scalars.
     """
@@ -72,9 +72,9 @@ def to_tensorboard(
 
 
 def to_wandb(run: Any, prefix: str = "compiling") -> Callable[[Event], None]:
-    """Return a receiver that logs the number of events of each kind and the seconds of compiling to Weights & Biases.
+    """Return a function that logs the number of events of each kind, and the seconds spent compiling, to W&B.
 
-    The metrics appear at the step that the training logs next; no step is added.
+    The metrics belong to the step that the training logs next; no step is added.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def to_wandb(run: Any, prefix: str = "compiling") -> Callable[[Event], None]:
 
 
 class _Totals:
-    """The number of events of each kind so far, and the seconds of compiling."""
+    """The number of events of each kind so far, and the seconds spent compiling."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -105,24 +105,24 @@ class _Totals:
         return self._counts.total()
 
     def add(self, event: Event) -> dict[str, float]:
-        """Count an event; return the totals that it changes, by name."""
+        """Count an event; return the totals that it changes, by the names of the metrics."""
         self._counts[event.kind] += 1
-        changed: dict[str, float] = {f"{self._prefix}/{event.kind}": self._counts[event.kind]}
+        changed_totals: dict[str, float] = {f"{self._prefix}/{event.kind}": self._counts[event.kind]}
         if event.seconds is not None:
             self._seconds += event.seconds
-            changed[f"{self._prefix}/seconds"] = self._seconds
-        return changed
+            changed_totals[f"{self._prefix}/seconds"] = self._seconds
+        return changed_totals
 
 
 class _TrainingWatch:
-    """Watches a training run from the end of the warm-up to the end of the run.
+    """Watches a training run, from the end of the warm-up to the end of training.
 
     Parameters
     ----------
     on_event : callable or None
-        Receives each event; by default, :func:`to_logging` does.
+        Receives each event; by default, the function that :func:`to_logging` returns.
     warm_up_steps : int
-        The number of steps in which compiling is expected and not watched.
+        The number of steps at the beginning that are not watched, because compiling is expected there.
     """
 
     def __init__(self, on_event: Callable[[Event], object] | None = None, *, warm_up_steps: int = 0) -> None:
@@ -134,7 +134,7 @@ class _TrainingWatch:
 
     @property
     def report(self) -> Report | None:
-        """The report of the training so far; ``None`` before the end of the warm-up."""
+        """The report of the training so far; ``None`` during the warm-up."""
         return self._run.report_so_far() if self._run is not None else None
 
     def _begin(self, step: int) -> None:
@@ -154,7 +154,7 @@ class _TrainingWatch:
 
 
 class _LightningHooks(_TrainingWatch):
-    """The hooks of Lightning."""
+    """Implements the hooks of Lightning."""
 
     def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
         self._begin(trainer.global_step)
@@ -167,7 +167,10 @@ class _LightningHooks(_TrainingWatch):
 
 
 class _TransformersHooks(_TrainingWatch):
-    """The hooks of transformers' Trainer, which calls no hook at an exception: the next training run ends the watch."""
+    """Implements the hooks of transformers' Trainer.
+
+    The Trainer calls no hook if training raises: watching then ends when the next training begins.
+    """
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         self._end()
@@ -182,14 +185,14 @@ class _TransformersHooks(_TrainingWatch):
 if TYPE_CHECKING:
 
     class LightningCallback(_LightningHooks):
-        """Watches the training of a Lightning ``Trainer``; see :class:`_TrainingWatch` for the arguments."""
+        """Watches a Lightning ``Trainer``; see :class:`_TrainingWatch` for the parameters."""
 
     class TransformersCallback(_TransformersHooks):
-        """Watches the training of a transformers ``Trainer``; see :class:`_TrainingWatch` for the arguments."""
+        """Watches a transformers ``Trainer``; see :class:`_TrainingWatch` for the parameters."""
 
 
-#: For each callback class: its hooks, the modules that may contain its base class (imported modules are tried first),
-#: and the name of the base class.
+#: For each callback class: the class with its hooks, the modules that may contain its base class (those that were
+#: already imported are tried first), and the name of the base class.
 _CALLBACK_CLASSES: dict[str, tuple[type[_TrainingWatch], tuple[str, ...], str]] = {
     "LightningCallback": (_LightningHooks, ("lightning.pytorch", "pytorch_lightning"), "Callback"),
     "TransformersCallback": (_TransformersHooks, ("transformers",), "TrainerCallback"),
@@ -197,7 +200,7 @@ _CALLBACK_CLASSES: dict[str, tuple[type[_TrainingWatch], tuple[str, ...], str]] 
 
 
 def __getattr__(name: str) -> Any:
-    """Make a callback class for an optional package on first use, and store it so that it can be pickled."""
+    """Create a callback class on first use, which imports its library, and store it so that it can be pickled."""
     if name not in _CALLBACK_CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     hooks, modules, base_name = _CALLBACK_CLASSES[name]

@@ -1,7 +1,7 @@
-"""The command line ``graphbreak``, also available as ``jupyter graphbreak``.
+"""The command ``graphbreak``, also available as ``jupyter graphbreak``.
 
-In: the arguments. Out: the exit status; see ``commands/exit_statuses.py``. ``graphbreak script`` passes on the status
-of a program that fails.
+In: the arguments. Out: the exit status; see ``commands/exit_statuses.py``. ``graphbreak script`` exits with the status
+of its program if that fails.
 May import ``commands``, click, and the exception for a missing PyTorch.
 """
 
@@ -64,9 +64,9 @@ for _command in (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its status; wrong usage prints one line to stderr."""
-    program = "jupyter graphbreak" if "jupyter-graphbreak" in sys.argv[0] else "graphbreak"
+    command_name = "jupyter graphbreak" if "jupyter-graphbreak" in sys.argv[0] else "graphbreak"
     try:
-        status = graphbreak.main(args=arguments, prog_name=program, standalone_mode=False)
+        status = graphbreak.main(args=arguments, prog_name=command_name, standalone_mode=False)
     except click.exceptions.Exit as end:
         status = end.exit_code
     except click.ClickException as error:
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = MISUSE
     except (click.Abort, KeyboardInterrupt):
         status = INTERRUPTED
-    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
+    except BrokenPipeError:  # the program that reads our output, such as `head`, closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = SUCCESS
     except Exception as error:  # noqa: BLE001 - reported in one line, with a separate exit status

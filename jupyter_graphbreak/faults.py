@@ -1,7 +1,7 @@
-"""Keep our internal errors away from the user's code, and report each in one sentence.
+"""Keep our internal errors away from the user's code, and report each of them in one sentence.
 
-:class:`suppress_faults` is for our own blocks. :func:`with_fallback` is for our functions that IPython, PyTorch or
-a rewritten cell calls.
+:class:`suppress_faults` protects blocks of our code. :func:`with_fallback` protects those of our functions that
+IPython, PyTorch or a rewritten cell calls.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    #: Receives our activity ("making the report") and the error.
+    #: A function that receives our activity ("making the report") and the error.
     OnFault = Callable[[str, Exception], None]
 
 
-def internal_error(activity: str, fault: BaseException) -> str:
+def internal_error_sentence(activity: str, fault: BaseException) -> str:
     """Return the sentence about an internal error.
 
     Parameters
     ----------
     activity : str
-        Our activity, in a form that follows "while": "making the report".
+        The activity that failed, in a form that follows "while": "making the report".
     """
-    return f"Internal error in compile_explain while {activity} ({description(fault)}); your code is not affected."
+    return f"Internal error in compile_explain while {activity} ({error_headline(fault)}); your code is not affected."
 
 
-def description(fault: BaseException) -> str:
+def error_headline(fault: BaseException) -> str:
     """Return the type of an error and the first line of its message, if it has one; only the line if we raise it."""
     with contextlib.suppress(Exception):  # a broken __str__
         lines = str(fault).strip().splitlines()
@@ -45,13 +45,13 @@ def description(fault: BaseException) -> str:
     return type(fault).__name__
 
 
-#: Receives the sentences about internal errors in a trial, whose own output and reports nobody sees.
+#: The list to which the sentences about internal errors in a trial go: nobody sees the output and reports of a trial.
 _collected_sentences: ContextVar[list[str] | None] = ContextVar("graphbreak_faults", default=None)
 
 
 @contextlib.contextmanager
-def collected_faults(sentences: list[str]) -> Iterator[None]:
-    """Append the sentences about internal errors to a list while the context is open, instead of printing them."""
+def redirect_faults(sentences: list[str]) -> Iterator[None]:
+    """Add the sentences about internal errors to a list while the context is open, instead of printing them."""
     token = _collected_sentences.set(sentences)
     try:
         yield
@@ -60,7 +60,7 @@ def collected_faults(sentences: list[str]) -> Iterator[None]:
 
 
 def collect_fault(sentence: str) -> bool:
-    """Add the sentence about an internal error to the list of :func:`collected_faults`; return whether there is one."""
+    """Add a sentence about an internal error to the list of :func:`redirect_faults`; return whether there is a list."""
     sentences = _collected_sentences.get()
     if sentences is not None and sentence not in sentences:
         sentences.append(sentence)
@@ -68,60 +68,60 @@ def collect_fault(sentence: str) -> bool:
 
 
 def print_fault(activity: str, fault: BaseException) -> None:
-    """Print the sentence about an internal error to the standard error, unless :func:`collected_faults` collects it."""
-    if collect_fault(internal_error(activity, fault)):
+    """Print the sentence about an internal error to standard error, unless :func:`redirect_faults` collects it."""
+    if collect_fault(internal_error_sentence(activity, fault)):
         return
-    with contextlib.suppress(Exception):  # a stream that cannot be written to
-        print(f"compile_explain: {internal_error(activity, fault)}", file=sys.stderr)  # noqa: T201
+    with contextlib.suppress(Exception):  # the stream may not be writable
+        print(f"compile_explain: {internal_error_sentence(activity, fault)}", file=sys.stderr)  # noqa: T201
 
 
 _printed_sentences: set[str] = set()
 
 
 def print_fault_once(activity: str, fault: BaseException) -> None:
-    """Print the sentence about an internal error once per process: a hook of PyTorch may fail thousands of times."""
-    sentence = internal_error(activity, fault)
+    """Print the sentence about an internal error once per process: a hook in PyTorch may fail thousands of times."""
+    sentence = internal_error_sentence(activity, fault)
     if not collect_fault(sentence) and sentence not in _printed_sentences:
         _printed_sentences.add(sentence)
         print_fault(activity, fault)
 
 
 class suppress_faults:  # noqa: N801 - used like contextlib.suppress
-    """Report internal errors of a block instead of raising them.
+    """Report an internal error in a block instead of raising it.
 
     Parameters
     ----------
     activity : str
         The activity of the block, in a form that follows "while": "making the report".
     on_fault : callable
-        Receives the activity and the error; if it fails itself, both are printed to the standard error.
-    reraised : tuple of type
-        Errors that are raised: those meant for the user.
+        Receives the activity and the error; if this function fails, both are printed to standard error.
+    errors_to_raise : tuple of type
+        The classes of errors that are raised because they are meant for the user.
     """
 
     def __init__(
-        self, activity: str, on_fault: OnFault = print_fault, reraised: tuple[type[Exception], ...] = ()
+        self, activity: str, on_fault: OnFault = print_fault, errors_to_raise: tuple[type[Exception], ...] = ()
     ) -> None:
         self._activity = activity
         self._on_fault = on_fault
-        self._reraised = reraised
+        self._errors_to_raise = errors_to_raise
 
     def __enter__(self) -> None:
         """Enter the block."""
 
     def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> bool:
-        """Report the error of the block, unless it is an interrupt or meant for the user."""
-        if not isinstance(error, Exception) or isinstance(error, self._reraised):
+        """Report the error that ended the block, unless it is an interrupt or meant for the user."""
+        if not isinstance(error, Exception) or isinstance(error, self._errors_to_raise):
             return False
         report_fault(self._activity, error, self._on_fault)
         return True
 
 
 def report_fault(activity: str, fault: Exception, on_fault: OnFault) -> None:
-    """Pass an internal error to a function, or print it if that fails; this never raises."""
+    """Pass an internal error to a function, or print it if that function fails; never raise."""
     try:
         on_fault(activity, fault)
-    except Exception:  # noqa: BLE001 - the function that reports errors may fail
+    except Exception:  # noqa: BLE001 - a function that reports errors may fail as well
         with contextlib.suppress(Exception):
             print_fault_once(activity, fault)
 
@@ -131,36 +131,36 @@ def with_fallback(
     function: Callable[..., Any],
     fallback: Callable[..., Any],
     on_fault: OnFault = print_fault,
-    reraised: tuple[type[Exception], ...] = (),
+    errors_to_raise: tuple[type[Exception], ...] = (),
 ) -> Callable[..., Any]:
-    """Return a function that calls our function, and calls a fallback if ours fails.
+    """Return a function that calls one of our functions and, if it fails, a fallback.
 
     Parameters
     ----------
     activity : str
         The activity of ``function``, in a form that follows "while".
     function : callable
-        One of our functions; it must not call user code.
+        Our function; it must not call user code.
     fallback : callable
-        The fallback, called with the same arguments. It must not depend on anything that ``function`` needs.
+        The function to call with the same arguments instead. It must not depend on anything that ``function`` needs.
     on_fault : callable
         Receives the activity and the error.
-    reraised : tuple of type
-        Errors that are raised: those meant for the user.
+    errors_to_raise : tuple of type
+        The classes of errors that are raised because they are meant for the user.
     """
 
     @functools.wraps(function)
-    def shield(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except reraised:
+        except errors_to_raise:
             raise
-        except Exception as fault:  # noqa: BLE001 - see the module
+        except Exception as fault:  # noqa: BLE001 - see the module's docstring
             report_fault(activity, fault, on_fault)
-        # Called outside the handler, so that an error in the fallback is not chained to ours.
+        # The call is outside the handler, so that an error in the fallback does not have ours as its context.
         return fallback(*args, **kwargs)
 
-    return shield
+    return wrapper
 
 
 def finalize(owner: object, activity: str, function: Callable[..., Any], *args: Any) -> None:
@@ -169,10 +169,12 @@ def finalize(owner: object, activity: str, function: Callable[..., Any], *args: 
     Parameters
     ----------
     owner : object
+        The object; the function is called when it is freed.
     activity : str
         The activity of ``function``, in a form that follows "while".
     function : callable
+        Our function.
     *args
-        The arguments of ``function``; they must not refer to the owner.
+        The arguments of ``function``; they must not refer to the owner, which would keep it alive.
     """
     weakref.finalize(owner, with_fallback(activity, function, lambda *_: None, print_fault_once), *args)

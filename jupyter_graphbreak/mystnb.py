@@ -1,4 +1,4 @@
-"""Show reports on pages built with MyST-NB: interactive without kernel or network, and complete without scripts.
+"""Show reports on pages that MyST-NB builds: interactive without a kernel or a network, complete without scripts.
 
 MyST-NB finds this module through the entry point group ``myst_nb.mime_renderers``; no configuration is needed.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class ReportRenderer:
     """Renders the report or the job in a cell's output."""
 
-    #: HTML pages show these mime types; a job has precedence over the kernel's own report. Other builders show text.
+    #: HTML pages show these MIME types; a job has precedence over the kernel's own report. Other builders show text.
     mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = [
         (builder, mime_type, priority)
         for builder in ("html", "dirhtml", "singlehtml")
@@ -35,7 +35,7 @@ class ReportRenderer:
 
     @staticmethod
     def handle_mime(renderer: NbElementRenderer, data: MimeData, inline: bool) -> list[nodes.Element] | None:
-        """Return the nodes for a report or a job, ``None`` for any other output."""
+        """Return the nodes that show a report or a job; ``None`` for any other output."""
         if data.mime_type == REST_TYPE:  # the report's own HTML already contains it
             return []
         if data.mime_type not in {MIME_TYPE, JOB_MIME_TYPE} or inline:
@@ -49,7 +49,7 @@ class ReportRenderer:
 
 
 def _whole_output(renderer: NbElementRenderer, data: MimeData) -> dict[str, Any]:
-    """Return the data of the output that a mime type belongs to, by mime type, if MyST-NB provides it."""
+    """Return all data of the output to which ``data`` belongs, by MIME type; empty if MyST-NB does not provide it."""
     if data.cell_index is None or data.output_index is None:
         return {}
     with contextlib.suppress(Exception):  # MyST-NB does not promise this access

@@ -24,14 +24,15 @@ _MAX_BYTES = 512 << 20
 _MAX_REPORTS = 1_000
 _MAX_ERROR_LENGTH = 300
 _MAX_FORMAT_LENGTH = 20
-#: As objects, JSON takes up to a hundred times as much memory as its text. A number weighs 1, a list or an object 5.
+#: Parsed JSON needs up to a hundred times as much memory as its text, so the memory is estimated first: each entry of a
+#: list or an object counts 1, and each list or object itself 5.
 _MAX_WEIGHT = 20_000_000
 _CONTAINER_WEIGHT = 5
 _JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 class UnreadableNotebook(ValueError):  # noqa: N818 - reads as the sentence it reports
-    """A file that is not a notebook of a known format; the message gives the reason in one line."""
+    """A file cannot be read or run as a notebook; the message gives the reason in one line."""
 
 
 def parse_notebook(path: Path) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def parse_notebook(path: Path) -> dict[str, Any]:
     """
     try:
         content = read_regular(path, _MAX_BYTES)
-    except (OSError, ValueError) as error:  # a ValueError for a path with a zero byte
+    except (OSError, ValueError) as error:  # a path with a zero byte raises ValueError
         why = getattr(error, "strerror", None) or str(error)
         raise UnreadableNotebook(f"{path}: {why[:1].lower()}{why[1:]}") from None
     if _estimated_weight(content) > _MAX_WEIGHT and _weight_without_strings(content) > _MAX_WEIGHT:
@@ -77,14 +78,14 @@ def _format_text(value: Any) -> str:
 
 
 class NotebookReports(NamedTuple):
-    """The reports in a notebook's outputs, in order, and sentences about those that were not read."""
+    """The reports in a notebook's outputs, in order, and sentences about reports that were not read."""
 
     reports: list[Report]
     problems: list[str]
 
 
 def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS) -> NotebookReports:
-    """Return those of the first ``max_reports`` reports in a notebook's outputs that can be read.
+    """Return the readable ones of the first ``max_reports`` reports in a notebook's outputs.
 
     Raises
     ------
@@ -92,24 +93,24 @@ def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS)
         If there are reports but none can be read.
     """
     reports: list[Report] = []
-    failed: list[str] = []
+    failures: list[str] = []
     outputs = _outputs_with_reports(notebook)
     for number, data in itertools.islice(outputs, max_reports):
         try:
             reports.append(read_report(data))
         except (ValueError, OverflowError, RecursionError) as error:  # msgspec and lone surrogates raise ValueError
-            failed.append(f"the report in cell {number} cannot be read: {str(error)[:_MAX_ERROR_LENGTH]}")
-    if failed and not reports:
-        raise UnreadableNotebook(failed[0])
-    further_failures = f" ({len(failed)} reports cannot be read)" if len(failed) > 1 else ""
-    problems = [failed[0] + further_failures] if failed else []
+            failures.append(f"the report in cell {number} cannot be read: {str(error)[:_MAX_ERROR_LENGTH]}")
+    if failures and not reports:
+        raise UnreadableNotebook(failures[0])
+    further_failures = f" ({len(failures)} reports cannot be read)" if len(failures) > 1 else ""
+    problems = [failures[0] + further_failures] if failures else []
     if next(outputs, None) is not None:
         problems.append(f"only the first {max_reports:,} reports were read")
     return NotebookReports(reports, problems)
 
 
 def _outputs_with_reports(notebook: dict[str, Any]) -> Iterator[tuple[int, Any]]:
-    """Yield, for each output with a report, the number of its cell and its data."""
+    """Yield the number of the cell and the data of each output that contains a report."""
     for number, cell in enumerate(notebook["cells"], start=1):
         outputs = cell.get("outputs")
         for output in outputs if isinstance(outputs, list) else ():
@@ -129,14 +130,14 @@ _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 def execute(
     path: Path, kernel: str | None = None, on_cell: Callable[[int, int], None] = lambda _done, _all: None
 ) -> tuple[dict[str, Any], str | None]:
-    """Run a notebook, up to the first cell that raises without the tag ``raises-exception``; the file stays unchanged.
+    """Run a notebook up to the first cell that raises without the tag ``raises-exception``; the file stays unchanged.
 
     Parameters
     ----------
     kernel : str or None
-        The name of the kernel; ``None`` uses the kernel that the notebook names.
+        The name of the kernel; ``None`` means the kernel in the notebook's metadata.
     on_cell : callable
-        Called before each cell with the number of cells before it and the total number of cells.
+        Called before each cell runs, with the number of cells before it and the total number of cells.
 
     Returns
     -------
@@ -148,13 +149,13 @@ def execute(
     Raises
     ------
     UnreadableNotebook
-        If the file is not a valid notebook, or if its kernel is not installed or cannot explain cells.
+        If the file is not a valid notebook, if its kernel is not installed, or if the kernel cannot explain cells.
     """
     from jupyter_client.kernelspec import NoSuchKernel
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, DeadKernelError
 
-    content = parse_notebook(path)  # read only once, so that nbformat gets exactly the content that was checked
+    content = parse_notebook(path)  # the file is read only once, so that nbformat gets the content that was checked
     try:
         notebook = nbformat.reads(json.dumps(content), as_version=4)
     except Exception as error:  # noqa: BLE001 - nbformat raises arbitrary exceptions
@@ -194,7 +195,7 @@ def execute(
 
 
 def _why_invalid(notebook: Any) -> str | None:
-    """Return why a notebook is invalid in one line; ``None`` if it is valid."""
+    """Return, in one line, why a notebook is invalid; ``None`` if it is valid."""
     try:
         nbformat.validate(notebook)
     except nbformat.ValidationError as error:
@@ -203,7 +204,7 @@ def _why_invalid(notebook: Any) -> str | None:
 
 
 def _load_extension(client: Any) -> None:
-    """Load the extension in the kernel, so that it answers requests for reports."""
+    """Load the extension in the kernel, which then answers requests for reports."""
     message = client.kc.execute(_LOAD_EXTENSION, silent=True, store_history=False)
     reply = client.wait_for_reply(message)
     if reply is None or reply["content"]["status"] != "ok":
@@ -212,7 +213,7 @@ def _load_extension(client: Any) -> None:
 
 
 def _remove_widgets(notebook: Any) -> None:
-    """Remove the widgets of reports, because their kernel is gone."""
+    """Remove the widgets of reports, which do not work without their kernel."""
     removed_models = set()
     for cell in notebook.cells:
         for output in cell.get("outputs") or ():

@@ -1,8 +1,8 @@
-"""The pytest plugin, which makes tests fail on unexpected graph breaks, on recompiles and on slow compilation.
+"""The pytest plugin, which makes tests fail because of unexpected graph breaks, recompiles or slow compilation.
 
 In: the markers ``max_graph_breaks``, ``max_recompiles`` and ``max_compile_seconds``, and the fixture ``graph_breaks``.
 Out: failures that show the text of a report.
-May import ``api`` and ``results``, but only when a test uses the marker or the fixture.
+May import ``api`` and ``results``, but only when a test uses a marker or the fixture.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOTHING_COMPILED = (
 )
 
 
-#: The markers, with their arguments and their limits.
+#: For each marker: its arguments, and the condition under which a test fails.
 _LIMIT_MARKERS = {
     "max_graph_breaks": ("number, within=None", "has more graph breaks than this number"),
     "max_recompiles": ("number, within=None", "has more recompiles than this number"),
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch a marked test; fail it if something is above a limit, or if nothing was compiled."""
+    """Watch a marked test; make it fail if a limit is exceeded, or if nothing was compiled."""
     limits = {
         name: _limit_of(marker) for name in _LIMIT_MARKERS if (marker := item.get_closest_marker(name)) is not None
     }
@@ -57,9 +57,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         problem = _describe_excess(report, name, limit)
         if problem is not None:
             pytest.fail(_failure_message(report, problem), pytrace=False)
-    unknown = [limit.within for limit in limits.values() if limit.within and _is_unknown(report, limit.within)]
-    if unknown:
-        message = f"no module {unknown[0]} took part or is imported, so its limit proves nothing: check within="
+    unknown_modules = [limit.within for limit in limits.values() if limit.within and _is_unknown(report, limit.within)]
+    if unknown_modules:
+        message = f"no module {unknown_modules[0]} took part or is imported, so its limit proves nothing: check within="
         pytest.fail(_failure_message(report, message), pytrace=False)
     if _compiled_nothing(report):
         message = _NOTHING_COMPILED.format(check=f"the marker {next(iter(limits))}")
@@ -68,14 +68,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 class _Limit(NamedTuple):
-    """The highest number that a marker allows, and the package or module to whose lines the limit applies."""
+    """The highest number that a marker allows, and the package or module to whose code the limit applies."""
 
     max_number: float
     within: str | None = None
 
 
 def _limit_of(marker: pytest.Mark) -> _Limit:
-    """Return the limit that the arguments of a marker set."""
+    """Return the limit in the arguments of a marker; wrong arguments make the test fail."""
     is_time = marker.name == "max_compile_seconds"
     max_number, within = marker.args[0] if len(marker.args) == 1 else None, marker.kwargs.get("within")
     allowed_keywords = set() if is_time else {"within"}
@@ -93,7 +93,7 @@ def _limit_of(marker: pytest.Mark) -> _Limit:
 
 
 def _describe_excess(report: Report, name: str, limit: _Limit) -> str | None:
-    """Return by how much a report exceeds a limit, ``None`` if it does not."""
+    """Say how a report exceeds the limit of a marker; ``None`` if it does not exceed it."""
     if name == "max_compile_seconds":
         seconds = report.timing.compile_s or 0.0
         return (
@@ -109,12 +109,12 @@ def _describe_excess(report: Report, name: str, limit: _Limit) -> str | None:
 
 
 def _is_unknown(report: Report, module: str) -> bool:
-    """Return whether a package or module, given its dotted name, is neither imported nor has lines in a report."""
+    """Return whether a package or module, given its dotted name, is not imported and has no source in a report."""
     return module not in sys.modules and not any(_is_source_within(source, module) for source in report.sources)
 
 
 def _is_within(report: Report, location: Location | None, module: str) -> bool:
-    """Return whether a line is in a package or module, given its dotted name."""
+    """Return whether a location is in a package or module, given its dotted name."""
     source = next((source for source in report.sources if location is not None and source.id == location.source), None)
     return source is not None and _is_source_within(source, module)
 
@@ -136,7 +136,7 @@ class GraphBreaks:
     Attributes
     ----------
     report : Report or None
-        The report of the last block.
+        The report of the last ``with`` block.
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class GraphBreaks:
 
     @contextlib.contextmanager
     def expect(self, *expected: str | int) -> Iterator[None]:
-        """Fail unless a ``with`` block has exactly these graph breaks.
+        """Make the test fail unless exactly these graph breaks occur in a ``with`` block.
 
         All functions are compiled from scratch, because PyTorch does not report the breaks of compiled code again. If
         no break is expected, the block must compile something; otherwise the check would prove nothing.
@@ -152,8 +152,9 @@ class GraphBreaks:
         Parameters
         ----------
         *expected : str or int
-            One string per break, in any order: its id (``"GB0170"``), its cause (``"Data-dependent branching"``) or a
-            part of its line (``"if x.sum() > 0"``). Or a single number of breaks. Without arguments, no break.
+            One string for each break, in any order: its id (``"GB0170"``), its cause (``"Data-dependent branching"``)
+            or a part of its line (``"if x.sum() > 0"``). Alternatively, a single number of breaks. Without arguments,
+            no break is expected.
 
         Examples
         --------
@@ -180,7 +181,7 @@ def _capture_from_scratch() -> Iterator[Run]:
 
 
 def _describe_differences(report: Report, expected: tuple[str | int, ...]) -> str | None:
-    """Return the differences from the expected breaks in one line, ``None`` if there are none."""
+    """Return the differences from the expected breaks in one line; ``None`` if there are none."""
     if expected in {(), (0,)} and _compiled_nothing(report):
         return _NOTHING_COMPILED.format(check="graph_breaks.expect()")
     if len(expected) == 1 and isinstance(expected[0], int):
@@ -201,7 +202,7 @@ def _describe_differences(report: Report, expected: tuple[str | int, ...]) -> st
 
 
 def _compiled_nothing(report: Report) -> bool:
-    """Return whether nothing was compiled, so that the absence of breaks proves nothing."""
+    """Return whether nothing was compiled: the absence of breaks then proves nothing."""
     return not report.breaks and all(frame.outcome != "compiled" for frame in report.frames)
 
 

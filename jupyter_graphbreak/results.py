@@ -1,4 +1,4 @@
-"""The results that users hold: reports, jobs, changes, verdicts and notebooks, with methods to show or save them.
+"""The objects that users get: reports, jobs, changes, verdicts and notebooks, with methods to show or save them.
 
 In: inert data of :mod:`jupyter_graphbreak.report`. Out: the same data with methods.
 May import ``views``, ``analysis`` and ``report``.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-#: The attribute of a report that holds the function that finds scripts; it is not part of the report's data.
+#: The attribute of a report for the function that makes standalone scripts; it is not part of the report's data.
 _REPRODUCE_ATTRIBUTE = "_reproduce"
 
 
@@ -66,7 +66,7 @@ class Reproducer(str):
 
     @classmethod
     def of(cls, reproducer: reproducers.Reproducer) -> Self:
-        """Return the script that was found.
+        """Return the script in the data about a finding.
 
         Raises
         ------
@@ -98,8 +98,8 @@ class Report(schema.Report, frozen=True, dict=True):
     def diff(self, other: schema.Report) -> Changes:
         """Return the changes from this run to a later run: ``before.diff(after)``.
 
-        Breaks are recognized even if edits shifted their lines: they must have the same cause, and either corresponding
-        lines in both sources or the same expression.
+        Breaks are recognized even if edits shifted their lines. Two breaks are the same if they have the same cause,
+        and either corresponding lines in both sources or the same expression.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Report(schema.Report, frozen=True, dict=True):
         return render_html(self)
 
     def redacted(self) -> Report:
-        """Return the report without source text, messages, paths and names, so that it can be shared.
+        """Return a copy without source text, messages, paths and names, which can be shared.
 
         Functions, files and cells become ``f1``, ``file1``, ``cell1``; ids, causes, line numbers and counts stay.
         """
@@ -134,17 +134,17 @@ class Report(schema.Report, frozen=True, dict=True):
     def reproducer(self, ident: str, *, redacted: bool = False, seconds: float | None = None) -> Reproducer:
         """Return a standalone script that shows a break, a recompile, the error or the wrong result of this report.
 
-        The script has the functions involved, random inputs of the same kind and the settings. It is reduced step by
-        step, and runs in its own process, without effects on files, connections or processes.
+        The script contains the functions involved, random inputs of the same kind, and the settings. It is reduced step
+        by step. It runs in its own process, without effects on files, connections or other processes.
 
         Parameters
         ----------
         ident : str
             The id of a break or of a recompile, ``"error"``, or ``"check"`` for a wrong result.
         redacted : bool
-            Whether to replace the names and texts of the program.
+            Whether to replace the names and strings of the program.
         seconds : float or None
-            The time limit; by default 90 seconds.
+            The time limit in seconds; by default, 90 seconds.
 
         Returns
         -------
@@ -158,9 +158,9 @@ class Report(schema.Report, frozen=True, dict=True):
         LookupError
             If the report has such copies but no such id.
         """
-        saved = next((finding for finding in self.reproducers or [] if finding.id == ident), None)
-        if saved is not None and not redacted:
-            return Reproducer.of(saved)
+        existing = next((reproducer for reproducer in self.reproducers or [] if reproducer.id == ident), None)
+        if existing is not None and not redacted:
+            return Reproducer.of(existing)
         reproduce = self.__dict__.get(_REPRODUCE_ATTRIBUTE)
         if reproduce is None:
             raise NotReproducedError(
@@ -169,8 +169,8 @@ class Report(schema.Report, frozen=True, dict=True):
             )
         return Reproducer.of(reproduce(ident, redacted=redacted, seconds=seconds))
 
-    def reproduced_by(self, reproduce: Callable[..., reproducers.Reproducer]) -> Self:
-        """Let :meth:`reproducer` use a function that repeats the calls; return this report."""
+    def set_reproduce_function(self, reproduce: Callable[..., reproducers.Reproducer]) -> Self:
+        """Set the function with which :meth:`reproducer` repeats the calls and makes a script; return this report."""
         self.__dict__[_REPRODUCE_ATTRIBUTE] = reproduce
         return self
 
@@ -180,12 +180,12 @@ class Report(schema.Report, frozen=True, dict=True):
         Parameters
         ----------
         path : str or Path
-            The file: a name ending in ``.html`` for a self-contained page, or in ``.json`` for JSON.
+            The path of the file: it must end in ``.html`` for a self-contained page, or in ``.json`` for JSON.
 
         Raises
         ------
         ValueError
-            If the name ends in neither.
+            If the path ends in neither.
         """
         target = Path(path)
         if target.suffix == ".html":
@@ -238,7 +238,7 @@ class Job(job.Job, frozen=True):
         return render_job_html(self)
 
     def redacted(self) -> Job:
-        """Return the job without source text, messages, paths and names; see :meth:`Report.redacted`."""
+        """Return a copy without source text, messages, paths and names; see :meth:`Report.redacted`."""
         from jupyter_graphbreak.analysis.redaction import redact_job
 
         return Job.of(redact_job(self))
@@ -295,7 +295,7 @@ class Frontends(frontends.Frontends, frozen=True):
 
 @dataclass(frozen=True)
 class ExplainedNotebook:
-    """A notebook that was run with every cell explained.
+    """A notebook that was run with a report for every cell.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ class ExplainedNotebook:
     notebook : dict
         The parsed JSON of the executed copy.
     error : str or None
-        The reason why the run ended early, in one line: the exception of a cell, or that the kernel died.
+        The reason why the run ended early, in one line: the exception that a cell raised, or that the kernel died.
     """
 
     reports: list[Report]
@@ -323,6 +323,6 @@ def _fields(data: msgspec.Struct) -> dict[str, Any]:
 
 
 def _in_kernel() -> bool:
-    """Return whether this process is a Jupyter kernel, whose front end can show widgets."""
+    """Return whether this process is a Jupyter kernel: its front end can show widgets."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")

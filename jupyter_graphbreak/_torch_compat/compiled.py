@@ -28,9 +28,9 @@ def is_torch_compile(value: Any) -> bool:
     if torch is None:
         return False
     optimize = getattr(sys.modules.get("torch._dynamo"), "optimize", None)
-    called = value.func if is_instance(value, functools.partial) else value
+    function = value.func if is_instance(value, functools.partial) else value
     # `is`, since == on an array returns an array
-    return called is torch.compile or (optimize is not None and called is optimize)
+    return function is torch.compile or (optimize is not None and function is optimize)
 
 
 def disable_torch_compile() -> contextlib.AbstractContextManager[None]:
@@ -90,7 +90,7 @@ def compiled_callable(value: Any) -> Any:
 
 
 def backend_and_options(backend: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a backend as it was given to ``torch.compile``: its name or its function, and its options."""
+    """Return a backend as the caller of ``torch.compile`` passed it: its name or its function, and its options."""
     if isinstance(backend, str):
         return backend, {}
     name, function = getattr(backend, "compiler_name", None), getattr(backend, "compiler_fn", backend)
@@ -288,8 +288,8 @@ def count_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
 
 
 #: The steps of a compilation, each a function that runs once per frame, instruction, operation, graph or file: the
-#: module, the class if it is a method, and the name. A step takes seconds at most, a whole compilation may take
-#: minutes. Only Python code calls these functions: an exception raised in a callback from C++ could end the process.
+#: module, the class if it is a method, and the name. Each step lasts seconds at most, a whole compilation possibly
+#: minutes. Only Python code calls these functions: an exception in a callback from C++ could end the process.
 _STEPS = (
     ("torch._dynamo.convert_frame", None, "_compile"),
     ("torch._dynamo.symbolic_convert", "InstructionTranslatorBase", "step"),
@@ -312,7 +312,7 @@ def call_before_compilation_steps(check: Callable[[], None]) -> Iterator[None]:
         original: Any = inspect.getattr_static(owner, name)
 
         @functools.wraps(original)
-        def checked(*args: Any, **kwargs: Any) -> Any:
+        def step_with_check(*args: Any, **kwargs: Any) -> Any:
             try:
                 check()
                 add_check_to_imported_steps()
@@ -320,7 +320,7 @@ def call_before_compilation_steps(check: Callable[[], None]) -> Iterator[None]:
                 report_to_run("checking a step of a compilation", fault)
             return original(*args, **kwargs)
 
-        exit_stack.enter_context(patch_on_thread(owner, name, checked))
+        exit_stack.enter_context(patch_on_thread(owner, name, step_with_check))
 
     def add_check_to_imported_steps() -> None:
         """Add the check to the steps whose modules are already imported; Inductor is imported when it is first used."""

@@ -57,7 +57,7 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
 
 @contextlib.contextmanager
 def _patch_dynamo_config(**settings: Any) -> Iterator[None]:
-    """Change settings of Dynamo while the context is open; values that the code sets in the meantime are kept."""
+    """Change settings of Dynamo while the context is open; values that the code sets in the meantime remain."""
     config = importlib.import_module("torch._dynamo.config")
     values_before = {name: getattr(config, name) for name in settings if hasattr(config, name)}
     temporary = {name: (settings[name], value) for name, value in values_before.items() if name not in _our_settings}
@@ -318,11 +318,11 @@ def apply_settings(settings: Mapping[str, Any]) -> Iterator[None]:
     """
     saved_values: list[tuple[Any, str, Any]] = []
     try:
-        for dotted, value in settings.items():
-            module_name, _, name = dotted.rpartition(".")
+        for dotted_name, value in settings.items():
+            module_name, _, name = dotted_name.rpartition(".")
             module = importlib.import_module(module_name)
             if not hasattr(module, name):
-                raise LookupError(f"this PyTorch has no setting {dotted}")
+                raise LookupError(f"this PyTorch has no setting {dotted_name}")
             old_value = getattr(module, name)
             new_value = type(old_value)([*old_value, *map(named_object, value)]) if isinstance(value, list) else value
             saved_values.append((module, name, old_value))
@@ -333,7 +333,7 @@ def apply_settings(settings: Mapping[str, Any]) -> Iterator[None]:
             setattr(module, name, old_value)
 
 
-def named_object(dotted: str) -> Any:
+def named_object(dotted_name: str) -> Any:
     """Return the object that a dotted name refers to.
 
     Raises
@@ -341,7 +341,7 @@ def named_object(dotted: str) -> Any:
     LookupError
         If there is no such object.
     """
-    parts = dotted.split(".")
+    parts = dotted_name.split(".")
     for count in range(len(parts), 0, -1):
         try:
             value: Any = importlib.import_module(".".join(parts[:count]))
@@ -353,4 +353,4 @@ def named_object(dotted: str) -> Any:
         except AttributeError:
             continue
         return value
-    raise LookupError(f"there is no {dotted}")
+    raise LookupError(f"there is no {dotted_name}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def use_default_device(device: str | None) -> Iterator[None]:
-    """Make a device the default while the context is open; a default that the code sets in the meantime is kept."""
+    """Make a device the default while the context is open; a default that the code sets in the meantime remains."""
     if device is None:
         yield
         return

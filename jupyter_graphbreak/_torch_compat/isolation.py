@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import imitate_eager_output, suppress_compile_errors
+from jupyter_graphbreak._torch_compat.configuration import (
+    imitate_eager_output,
+    suppress_compile_errors,
+    use_eager_random_numbers,
+)
 from jupyter_graphbreak._torch_compat.module_calls import wrap_frame_conversions
 from jupyter_graphbreak._torch_compat.patching import (
     patch_on_thread,
@@ -34,12 +38,12 @@ def isolated_compilation() -> Iterator[None]:
     Dynamo's counters, its record of varying sizes and the globals for compiled code are also restored. Code that
     other threads compile in the meantime is not affected.
     """
-    compiled = ThreadCompilations()
-    with restore_counters(), wrap_frame_conversions(compiled.isolated_conversion), remove_new_globals():
+    compilations = ThreadCompilations()
+    with restore_counters(), wrap_frame_conversions(compilations.isolated_conversion), remove_new_globals():
         try:
             yield
         finally:
-            compiled.forget()
+            compilations.forget()
 
 
 #: The attribute by which Dynamo marks a tensor whose address it assumes to be constant.
@@ -140,15 +144,18 @@ def _preserve_warn_once() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def eager_semantics(*, fullgraph: bool = False) -> Iterator[None]:
-    """Make compiled code compute and print the same as eager code, as far as PyTorch has settings for that.
+def eager_semantics(*, fullgraph: bool = False, draws_as_eager: bool = False) -> Iterator[None]:
+    """Make compiled code compute and print the same as eager code, as far as PyTorch has settings for it.
 
     Parameters
     ----------
     fullgraph : bool
         Whether the user asked for Dynamo's errors; otherwise code that cannot be compiled runs eagerly.
+    draws_as_eager : bool
+        Whether inductor draws the same random numbers as eager code, which is slower.
     """
-    with imitate_eager_output(), _preserve_warn_once(), _remove_new_static_marks():
+    random_numbers = use_eager_random_numbers() if draws_as_eager else contextlib.nullcontext()
+    with imitate_eager_output(), _preserve_warn_once(), _remove_new_static_marks(), random_numbers:
         if fullgraph:
             yield
             return

@@ -68,7 +68,7 @@ def enclosing_compiled_calls(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 class TraceableCallables:
-    """Gives Dynamo a frame to compile for callables whose own frame it skips: ``torch.nn`` modules, ``vmap(f)``.
+    """Wraps callables whose frames Dynamo skips (``torch.nn`` modules, ``vmap(f)``) in a frame that it compiles.
 
     ``torch.compile`` does the same with ``wrap_inline``, but all callables share its code object and therefore one
     recompile limit.

@@ -26,7 +26,7 @@ _PARTITIONING_BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_p
 
 @dataclass(frozen=True)
 class SavedTensor:
-    """A tensor that is kept for a backward pass.
+    """A tensor that the forward pass saves for the backward pass.
 
     Parameters
     ----------

@@ -178,12 +178,12 @@ def replace_result(owner: Any, name: str, transform: Callable[..., Any]) -> Abst
 
     @functools.wraps(original)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        returned = original(*args, **kwargs)
+        result = original(*args, **kwargs)
         try:
-            return transform(returned, *args, **kwargs) if is_open else returned
+            return transform(result, *args, **kwargs) if is_open else result
         except Exception as fault:  # noqa: BLE001 - see the module
             report_to_run(f"following calls to `{name}`", fault)
-            return returned
+            return result
 
     return _patch_while_open(owner, name, dispatch, is_open)
 

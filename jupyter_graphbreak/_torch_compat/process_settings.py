@@ -1,4 +1,4 @@
-"""Read, compare and restore PyTorch's process-wide settings, and list functions with effects outside of tensors."""
+"""Read, compare and restore PyTorch's process-wide settings; list functions that affect files and other processes."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def unaudited_opening_functions() -> list[tuple[Any, str, Literal["file", "netwo
     """Return the functions that open a file or connection without an audit event: owner, name, kind and a phrase."""
     return [
         (owner, name, kind, phrase)
-        for module, dotted, kind, phrase in _UNAUDITED_OPENING
-        for owner, name in _existing_functions([(module, dotted)])
+        for module, dotted_name, kind, phrase in _UNAUDITED_OPENING
+        for owner, name in _existing_functions([(module, dotted_name)])
     ]
 
 
 def _existing_functions(functions: Iterable[tuple[str, str]]) -> Iterator[tuple[Any, str]]:
     """Yield the owner and the name of each function that this PyTorch has, given its module and its dotted name."""
-    for module, dotted in functions:
-        owner_name, _, name = dotted.rpartition(".")
+    for module, dotted_name in functions:
+        owner_name, _, name = dotted_name.rpartition(".")
         owner = sys.modules.get(module)
         owner = _nested_attribute(owner, owner_name) if owner_name else owner
         if callable(getattr(owner, name, None)):
@@ -247,13 +247,13 @@ def process_settings() -> Iterator[ProcessSetting]:
         read, write = _nested_attribute(torch, getter), _nested_attribute(torch, setter)
         if read is not None and write is not None:
             yield ProcessSetting(name, read, write, frozenset({setter.rpartition(".")[2], *_OTHER_NAMES.get(name, ())}))
-    for dotted, flags in _FLAGS:
-        owner = _nested_attribute(torch, dotted.removeprefix("torch."))
+    for dotted_name, flags in _FLAGS:
+        owner = _nested_attribute(torch, dotted_name.removeprefix("torch."))
         for flag in flags:
             if owner is not None and _is_readable(owner, flag):
                 names = frozenset({flag, "flags", "set_flags", *_OTHER_NAMES.get(flag, ())})
                 read, write = functools.partial(getattr, owner, flag), functools.partial(setattr, owner, flag)
-                yield ProcessSetting(f"{dotted}.{flag}", read, write, names)
+                yield ProcessSetting(f"{dotted_name}.{flag}", read, write, names)
     for kind in _ATTENTION_BACKENDS:
         read = getattr(torch.backends.cuda, f"{kind}_enabled", None)
         write = getattr(torch.backends.cuda, f"enable_{kind}", None)
@@ -405,7 +405,7 @@ def _override_of(entry: Any) -> Any:
 
 
 def _unset_value(entry: Any) -> Any:
-    """Return the value that a setting has if it is not set explicitly."""
+    """Return the value of a setting while nothing has set it explicitly."""
     from_environment = getattr(entry, "env_value_default", None)
     return from_environment if isinstance(from_environment, bool | int | str) else entry.default
 

@@ -38,7 +38,7 @@ def is_allowed_in_graph(function: Any) -> bool:
 
 
 def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
-    """Repeat the registrations of ``torch.fx.wrap`` for some globals with a copy of these globals."""
+    """Repeat the registrations that ``torch.fx.wrap`` made for some globals, for a copy of these globals."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for number, name in list(table):
         if number == id(scope):
@@ -46,7 +46,7 @@ def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
 
 
 def forget_fx_wraps(number: int) -> None:
-    """Remove the names that :func:`copy_fx_wraps` registered for the copy with the given id."""
+    """Remove the names that :func:`copy_fx_wraps` registered for the copy with an id."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for key in [key for key in table if key[0] == number]:
         del table[key]
@@ -192,7 +192,7 @@ def _exclude_our_codes(
 
 @contextlib.contextmanager
 def remove_new_globals() -> Iterator[None]:
-    """When the context ends, remove the globals that Dynamo created in it; the code that needs them runs no more.
+    """When the context ends, remove the globals that Dynamo created in it, because their code does not run again.
 
     Dynamo itself keeps the globals for its modules and those of unfinished code.
     """
@@ -331,7 +331,7 @@ def forget_new_backends() -> Iterator[None]:
 
 
 def _allow_compiling(code: CodeType) -> None:
-    """Make Dynamo compile code on which it may have given up."""
+    """Let Dynamo compile code again, even if it gave up on it before."""
     if has_cached_code(code):
         _resume_compiling(code)
     else:
@@ -441,7 +441,7 @@ def _invalidate(entry: Any) -> None:
 
 @contextlib.contextmanager
 def _separate_wrapper_code() -> Iterator[None]:
-    """Give each wrapper that Dynamo puts around a module or a callable object its own code object.
+    """Give each wrapper that Dynamo puts around a module or a callable object a separate code object.
 
     Otherwise they share one code object and its recompile limit, which the notebook may have used up.
     """

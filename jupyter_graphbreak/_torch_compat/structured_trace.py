@@ -126,12 +126,12 @@ def _select_entries(original: Callable[..., Any], logger: logging.Logger, kinds:
             if "payload_fn" in kwargs:
                 kwargs["payload_fn"] = _encodable(kwargs["payload_fn"])
             with _lock:
-                disabled, logger.disabled = logger.disabled, False
+                was_disabled, logger.disabled = logger.disabled, False
                 handlers, logger.handlers = logger.handlers, [reader.handler for reader in active_readers]
                 try:
                     return original(*args, **kwargs)
                 finally:
-                    logger.disabled, logger.handlers = disabled, handlers
+                    logger.disabled, logger.handlers = was_disabled, handlers
         except Exception as error:  # noqa: BLE001 - see on_fault
             try:
                 for reader in _readers:

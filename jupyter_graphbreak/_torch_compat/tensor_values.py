@@ -23,7 +23,7 @@ def disable_gradients_and_overrides() -> Iterator[None]:
 
 
 def has_nan(value: Any, depth: int = 0) -> bool:
-    """Return whether a tensor, or a tensor in a container, has NaN; false for tensors that cannot be read now."""
+    """Return whether a tensor, or a tensor in a container, contains NaN; false for tensors that cannot be read now."""
     match value:
         case torch.Tensor():
             can_have_nan = value.is_floating_point() or value.is_complex()
@@ -60,5 +60,5 @@ def in_place_change_count(tensor: torch.Tensor) -> int | None:
 
 
 def overrides_torch_dispatch(class_: type[torch.Tensor]) -> bool:
-    """Return whether a class of tensors has its own ``__torch_dispatch__``, so that its data may be anywhere."""
+    """Return whether a class of tensors overrides ``__torch_dispatch__``, so that its data may be anywhere."""
     return bool(class_.__torch_dispatch__ != torch.Tensor.__torch_dispatch__)

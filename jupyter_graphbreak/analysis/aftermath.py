@@ -27,7 +27,7 @@ from jupyter_graphbreak.knowledge.skipped_functions import (
     WITH,
 )
 from jupyter_graphbreak.records import additions
-from jupyter_graphbreak.records.records import display_name, is_resume, original_name
+from jupyter_graphbreak.records.records import display_name, is_resume_name, original_name
 from jupyter_graphbreak.report.schema import NoFrame, Resume, SkipKind, Skipped
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class ResumeTable:
         self._resumes: list[Resume] = []
         self._id_by_frame: dict[str, str] = {}
         self._containing_frames: dict[str, list[str]] = {}
-        index_by_code = self._add_created(ledger.started_frames)
-        self._add_compiled(ledger.started_frames, index_by_code)
+        index_by_code = self._add_created_resumes(ledger.started_frames)
+        self._match_compiled_frames(ledger.started_frames, index_by_code)
         self._add_inlined(ledger.started_frames, index_by_code)
 
     def resumes(self, graphs: GraphTable) -> list[Resume]:
@@ -87,17 +87,17 @@ class ResumeTable:
         """Return the id of the resume function that a frame compiles, ``None`` for any other frame."""
         return self._id_by_frame.get(frame)
 
-    def _add_created(self, frames: list[FrameLedger]) -> dict[Any, int]:
+    def _add_created_resumes(self, frames: list[FrameLedger]) -> dict[Any, int]:
         """Add the resume functions that breaks created; return the index of each by the id of its code object."""
         index_by_code: dict[Any, int] = {}
         for frame in frames:
             ending = self._breaks.ending_break(frame)
-            for created in frame.resumes:
-                if created.id not in index_by_code:
-                    index_by_code[created.id] = self._add_resume(created, ending)
+            for creation in frame.resumes:
+                if creation.id not in index_by_code:
+                    index_by_code[creation.id] = self._add_resume(creation, ending)
         return index_by_code
 
-    def _add_compiled(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
+    def _match_compiled_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
         # By the function, file and line at which a frame ends.
         ending_breaks: dict[tuple[str, str, int | None], FoldedBreak] = {}
         index_by_frame: dict[
@@ -106,7 +106,7 @@ class ResumeTable:
         for frame in frames:
             name, filename, line = frame.code
             index = None
-            if is_resume(name):
+            if is_resume_name(name):
                 index = index_by_code.get(frame.start.id) if frame.start is not None else None
                 if index is None and frame.key.compile > 0:
                     index = index_by_frame.get((frame.key.autograd, frame.key.frame))
@@ -114,10 +114,10 @@ class ResumeTable:
                     index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
                 if index is None:  # the name of a resume function contains the line of the break
                     ending = ending_breaks.get((original_name(name), filename, line))
-                    created = additions.ResumeCreated(
+                    creation = additions.ResumeCreated(
                         name=name, filename=filename, firstlineno=line, line=frame.resume_line
                     )
-                    index = self._add_resume(created, ending or self._breaks.first_break_through(filename, line))
+                    index = self._add_resume(creation, ending or self._breaks.first_break_through(filename, line))
                 index_by_frame[frame.key.autograd, frame.key.frame] = index
             self._store_ending(frame, ending_breaks)
             if index is None:
@@ -161,31 +161,31 @@ class ResumeTable:
                 self._containing_frames[resume.id] = containing
                 self._resumes[index] = msgspec.structs.replace(resume, no_frame="inlined")
 
-    def _add_resume(self, created: additions.ResumeCreated, folded_break: FoldedBreak | None) -> int:
-        line = created.line or created.firstlineno
+    def _add_resume(self, creation: additions.ResumeCreated, folded_break: FoldedBreak | None) -> int:
+        line = creation.line or creation.firstlineno
         self._resumes.append(
             Resume(
                 id=f"r{len(self._resumes) + 1}",
-                name=created.name,
-                function=display_name(created.name),
-                location=self._sources.location(created.filename, line, created.name),
+                name=creation.name,
+                function=display_name(creation.name),
+                location=self._sources.location(creation.filename, line, creation.name),
                 break_=folded_break.ident if folded_break is not None else None,
-                no_frame=self._why_no_frame(created),
+                no_frame=self._why_no_frame(creation),
             )
         )
         return len(self._resumes) - 1
 
-    def _why_no_frame(self, created: additions.ResumeCreated) -> NoFrame | None:
+    def _why_no_frame(self, creation: additions.ResumeCreated) -> NoFrame | None:
         """Return why a resume function has no frame, ``None`` if the reason is not known.
 
         Dynamo compiles a new resume function when it is first called, or gives a reason for skipping it. It does
         neither if it compiled or skipped the function before.
         """
-        if (created.id, created.name) in self._skipped:
+        if (creation.id, creation.name) in self._skipped:
             return "eager"
-        if created.compiled:
+        if creation.compiled:
             return "compiled before"
-        return "not reached" if created.new and self._has_all_skip_reasons else None
+        return "not reached" if creation.new and self._has_all_skip_reasons else None
 
 
 def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) -> SkipReason:
@@ -313,14 +313,14 @@ class SkipTable:
     ----------
     breaks : BreakTable
         The breaks, with the events of all frames folded in.
-    resumed_lines : dict
+    resume_lines : dict
         The line at which each resume function continues, by the id of its code object.
     """
 
-    def __init__(self, sources: Sources, breaks: BreakTable, resumed_lines: dict[int, int]) -> None:
+    def __init__(self, sources: Sources, breaks: BreakTable, resume_lines: dict[int, int]) -> None:
         self._sources = sources
         self._breaks = breaks
-        self._resumed_lines = resumed_lines
+        self._resume_lines = resume_lines
         self._skipped: list[Skipped] = []
 
     def skipped(self, frames: list[Frame]) -> list[Skipped]:
@@ -397,8 +397,8 @@ class SkipTable:
 
     def _eager_lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
         """Return the lines that run eagerly: the whole function, or those after the resume point."""
-        if code_id is not None and is_resume(name):
-            line = self._resumed_lines.get(code_id, line)
+        if code_id is not None and is_resume_name(name):
+            line = self._resume_lines.get(code_id, line)
         return self._sources.rest_of_function(filename, line, name)
 
     def _add_skipped(

@@ -19,7 +19,7 @@ from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
 from jupyter_graphbreak.records import additions
-from jupyter_graphbreak.records.records import StackEntry, original_name, resumed_at
+from jupyter_graphbreak.records.records import StackEntry, line_in_resume_name, original_name
 from jupyter_graphbreak.report.schema import Advice, Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class SameLineBreaks:
                 table.clear()
         self._seen.add(frame.key)
         name, filename, _ = frame.code
-        line = resumed_at(name)
+        line = line_in_resume_name(name)
         code = frame.key.autograd, frame.key.frame
         if line is None or (frame.key.compile > 0 and code in self._preceding):
             return
@@ -87,7 +87,7 @@ class SameLineBreaks:
         """Return the number of breaks of an event's kind that precede a frame on the line of the event."""
         name, _, _ = frame.code
         entry = _entry_of_frame(frame, event)
-        if entry is None or event.message.is_inlined or entry.line != resumed_at(name) or entry.line is None:
+        if entry is None or event.message.is_inlined or entry.line != line_in_resume_name(name) or entry.line is None:
             return 0
         if self._is_reached_again(entry.filename, entry.line, _is_branch(event)):
             return 0
@@ -101,7 +101,7 @@ class SameLineBreaks:
             return
         name, filename, _ = frame.code
         preceding: Counter[str] = Counter()
-        if entry.line == resumed_at(name):
+        if entry.line == line_in_resume_name(name):
             preceding.update(self._preceding.get((frame.key.autograd, frame.key.frame), {}))
         if not event.message.is_inlined:
             preceding[_cause_name(event)] += 1
@@ -355,16 +355,16 @@ class BreakTable:
         return None
 
     def breaks(self, resumes: Iterable[Resume], skipped: Iterable[Skipped]) -> list[Break]:
-        """Return the breaks, each with the ids of its resume functions and of the functions that run eagerly for it."""
-        resumes_of: dict[str | None, list[str]] = {}
+        """Return the breaks, each with the ids of its resume functions and of the functions it makes run eagerly."""
+        resumes_by_break: dict[str | None, list[str]] = {}
         for resume in resumes:
-            resumes_of.setdefault(resume.break_, []).append(resume.id)
-        skipped_of: dict[str | None, list[str]] = {}
+            resumes_by_break.setdefault(resume.break_, []).append(resume.id)
+        skipped_by_break: dict[str | None, list[str]] = {}
         for function in skipped:
-            skipped_of.setdefault(function.break_, []).append(function.id)
+            skipped_by_break.setdefault(function.break_, []).append(function.id)
         return [
             self._report_break(
-                folded_break, resumes_of.get(folded_break.ident, []), skipped_of.get(folded_break.ident, [])
+                folded_break, resumes_by_break.get(folded_break.ident, []), skipped_by_break.get(folded_break.ident, [])
             )
             for folded_break in self._breaks
         ]
@@ -377,16 +377,16 @@ class BreakTable:
         torch : str or None
             The release of PyTorch, if known.
         """
-        ordered = sorted(self._events, key=lambda pair: pair[0].order)
+        ordered_events = sorted(self._events, key=lambda pair: pair[0].order)
         strict: list[str] = []
-        for event, ident in ordered:
+        for event, ident in ordered_events:
             # Scopes opened inside the compiled function stay inside a scope put around it.
             inner_scopes = [scope for scope in event.conditions.scopes if scope.inside]
             # The scope around a generator function is closed when the generator runs.
             is_refusal = isinstance(event.conditions, additions.FrameRefused)
             if not is_refusal and (not inner_scopes or inner_scopes[-1].value) and ident not in strict:
                 strict.append(ident)
-        captured, error = _fullgraph_outcome(ordered, fullgraph_captures=hints.fullgraph_captures_values(torch))
+        captured, error = _fullgraph_outcome(ordered_events, fullgraph_captures=hints.fullgraph_captures_values(torch))
         return WhatIf(strict, error, captured)
 
     def _setting_at(self, conditions: additions.Conditions, location: Location | None) -> Setting | None:
@@ -473,7 +473,7 @@ class BreakTable:
         )
 
     def _code_places(self, folded_break: FoldedBreak) -> list[CodePlace]:
-        """Return the stack of a break as places in the code, of which the last one is that of the break."""
+        """Return the stack of a break as places in the code, outermost first; the last one is the break itself."""
         files = self._sources.files()
         stack = list(folded_break.occurrences[0].stack)
         if folded_break.location is not None and stack[-1:] != [folded_break.location]:
@@ -483,19 +483,19 @@ class BreakTable:
 
 
 def _fullgraph_outcome(
-    ordered: list[tuple[BreakEvent, str]], *, fullgraph_captures: bool | None
+    ordered_events: list[tuple[BreakEvent, str]], *, fullgraph_captures: bool | None
 ) -> tuple[list[str], str | None]:
     """Return the breaks that ``fullgraph=True`` captures, and the break at or before which it raises an error.
 
     Parameters
     ----------
-    ordered : list of (BreakEvent, str)
+    ordered_events : list of (BreakEvent, str)
         The events of the run in their order, with the ids of their breaks.
     fullgraph_captures : bool or None
         Whether this release of PyTorch captures more under ``fullgraph=True``, if known.
     """
     captured: list[str] = []
-    for event, ident in ordered:
+    for event, ident in ordered_events:
         cause = event.message.cause
         knowledge = known_cause(cause.gb_id, cause.gb_type)
         may_capture = knowledge.is_captured_by_fullgraph or hints.is_captured_by_fullgraph(cause.hints)

@@ -22,7 +22,7 @@ from jupyter_graphbreak.analysis.locations import Sources, SourceText, shown_sta
 from jupyter_graphbreak.analysis.notes import repeated_compiling_notes, saved_prefix_notes, settings_of_run
 from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.analysis.scopes import ScopeTable
-from jupyter_graphbreak.faults import internal_error
+from jupyter_graphbreak.faults import internal_error_sentence
 from jupyter_graphbreak.knowledge.skipped_functions import CALLED_EAGERLY, GENERATOR
 from jupyter_graphbreak.records.package_paths import is_of_standard_library
 from jupyter_graphbreak.records.records import display_name
@@ -91,8 +91,10 @@ def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]
             sources.set_function_name(filename, line, frame.start.qualname)
     report = _report(ledger, sources)
     notes: list[Diagnostic] = []
-    ordered = _PartBuilder(notes).build("the order of the breaks", lambda: prioritize_breaks(report), report)
-    return msgspec.structs.replace(ordered, diagnostics=[*ordered.diagnostics, *notes]), sources.files()
+    prioritized_report = _PartBuilder(notes).build("the order of the breaks", lambda: prioritize_breaks(report), report)
+    return msgspec.structs.replace(
+        prioritized_report, diagnostics=[*prioritized_report.diagnostics, *notes]
+    ), sources.files()
 
 
 def _report(ledger: Ledger, sources: Sources) -> Report:
@@ -151,7 +153,7 @@ def _fill_tables(ledger: Ledger, sources: Sources, parts: _PartBuilder) -> _Tabl
     scopes = ScopeTable(sources)
     breaks = BreakTable(sources, scopes, ledger.notes)
     graphs = GraphTable(sources, ledger.notes)
-    skips = SkipTable(sources, breaks, ledger.resumed_lines())
+    skips = SkipTable(sources, breaks, ledger.resume_lines())
     parts.for_each("scopes", ledger.scopes, scopes.add_opened_scope)
     for frame in ledger.started_frames:
         if frame.start is not None:
@@ -236,8 +238,8 @@ class _PartBuilder:
         try:
             return build()
         except Exception as fault:  # noqa: BLE001 - an internal error costs this part only
-            note = internal_error(f"working out {part}", fault)
-            if all(noted.message != note for noted in self._notes):
+            note = internal_error_sentence(f"working out {part}", fault)
+            if all(earlier_note.message != note for earlier_note in self._notes):
                 self._notes.append(Diagnostic("error", note))
             return default
 
@@ -287,15 +289,15 @@ def _calls_compiled_for_report(ledger: Ledger, sources: Sources) -> list[Compile
     ]
 
 
-def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
+def _insertion(call: CompiledForReport, sources: Sources) -> Edit | None:
     """Return the edit that inserts a statement into a cell to compile a callable, with a comment on how to undo it."""
-    if compiled.code is None or compiled.filename is None or compiled.line is None:
+    if call.code is None or call.filename is None or call.line is None:
         return None
-    source = sources.source(compiled.filename)
+    source = sources.source(call.filename)
     if source.kind != "cell":
         return None
-    line = compiled.line + sources.line_offset(compiled.filename)
-    return Edit(source.id, line, line - 1, "", f"{compiled.code}  {_UNDO_COMMENT}")
+    line = call.line + sources.line_offset(call.filename)
+    return Edit(source.id, line, line - 1, "", f"{call.code}  {_UNDO_COMMENT}")
 
 
 def _timing(ledger: Ledger) -> Timing:
@@ -325,8 +327,8 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     names = {parsed.cause.gb_type, error.type, _TYPE_BY_EXCEPTION.get(error.type)}
     if error.type == _INTERNAL_ERROR:
         names.add(message.partition(":")[0])
-    matching = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in names]
-    cause = matching[-1] if matching else None
+    matching_breaks = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in names]
+    cause = matching_breaks[-1] if matching_breaks else None
     location = cause.location if cause is not None else (stack[-1] if stack else None)
     return RunError(error.type, message, location, cause.id if cause is not None else None)
 

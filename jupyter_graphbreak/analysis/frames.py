@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.records.records import display_name, guard_place, is_resume, original_name, read_stack
+from jupyter_graphbreak.records.records import (
+    display_name,
+    is_resume_name,
+    original_name,
+    parse_guard_location,
+    read_stack,
+)
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.report.schema import Frame, GuardFailure, PathDifference, Recompile
 
@@ -39,19 +45,19 @@ def list_frames(
     result = []
     for frame in ledger.started_frames:
         name, filename, line = frame.code
-        captured = graphs.ids_of_frame(frame.ident)
+        graph_ids = graphs.ids_of_frame(frame.ident)
         first = ledger.first_compilation(frame) if frame.key.compile > 0 else None
         result.append(
             Frame(
                 id=frame.ident,
                 function=display_name(name),
                 location=sources.location(filename, line, name),
-                role="resume" if is_resume(name) else _frame_role(frame, callers.get(frame.ident)),
-                outcome=_frame_outcome(frame, captured),
+                role="resume" if is_resume_name(name) else _frame_role(frame, callers.get(frame.ident)),
+                outcome=_frame_outcome(frame, graph_ids),
                 attempts=frame.attempts,
                 resume=resumes.id_of_frame(frame.ident),
                 caller=callers.get(frame.ident),
-                graphs=captured,
+                graphs=graph_ids,
                 breaks=breaks.ids_of_frame(frame.ident),
                 compile_s=frame.metrics.get("entire_frame_compile_time_s"),
                 recompile_of=first.ident if first is not None else None,
@@ -85,12 +91,12 @@ def _frame_role(frame: FrameLedger, caller: str | None) -> Literal["entry", "cal
     return "entry" if not stack or stack[-1].filename.endswith("eval_frame.py") else "call"
 
 
-def _callers_by_frame(started: list[FrameLedger]) -> dict[str, str]:
+def _callers_by_frame(frames: list[FrameLedger]) -> dict[str, str]:
     """Return, by id, the caller of each frame: the innermost frame on its stack that was compiled before it, if any."""
     callers: dict[str, str] = {}
     earlier_frames: dict[tuple[str, str, int | None], str] = {}
     log_callers = _LogCallers()
-    for frame in started:
+    for frame in frames:
         if frame.start is None:
             caller = log_callers.caller(frame)
             if caller is not None:
@@ -110,13 +116,15 @@ class _LogCallers:
 
     def __init__(self) -> None:
         self._frame_of_function: dict[tuple[str, str], str] = {}  # the last frame of a function that had a break
-        self._frame_of_call: dict[tuple[str, str], str] = {}  # the last frame with a break inside a call of a function
+        self._frame_of_call: dict[tuple[str, str], str] = {}  # the last frame with a break inside a call to a function
 
     def caller(self, frame: FrameLedger) -> str | None:
         """Return the frame that the given one resumes or that called it at a break; remember the given one."""
         name, filename, _ = frame.code
         function = (original_name(name), filename)
-        caller = self._frame_of_function.get(function) if is_resume(name) else self._frame_of_call.get((name, filename))
+        caller = (
+            self._frame_of_function.get(function) if is_resume_name(name) else self._frame_of_call.get((name, filename))
+        )
         if frame.events:
             self._frame_of_function[function] = frame.ident
         for event in frame.events:
@@ -209,7 +217,7 @@ def _guard_failure(reason: str, sources: Sources, versions: Iterable[FrameLedger
             return GuardFailure(text, location, sources.head_kind_at(location))
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.entry_location(stack[-1]) if stack else None
-    entry = guard_place(reason) if location is None else None
+    entry = parse_guard_location(reason) if location is None else None
     if entry is not None and not _FRAMEWORK_GUARD.match(text):
         filename = sources.filename_ending_with(entry.filename)
         if filename is not None:
@@ -251,12 +259,12 @@ def _decided_branches(call: StackEntry, branches: _Branches) -> _Branches:
     if the result decides a different branch, and so is the entry of the call itself.
     """
     line = call.filename, call.line
-    decided: _Branches = {
+    decided_branches: _Branches = {
         branch: recorded
         for branch, recorded in branches.items()
         if branch is not None and (recorded[1] or recorded[2] or (branch.filename, branch.line) != line)
     }
-    return decided or dict([max(branches.items(), key=lambda recorded: recorded[0] is not None)])
+    return decided_branches or dict([max(branches.items(), key=lambda recorded: recorded[0] is not None)])
 
 
 def _locations_of_lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list[Location]:

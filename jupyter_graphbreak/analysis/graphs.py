@@ -355,8 +355,8 @@ def _read_statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTe
     if isinstance(value, ast.Name) and value.id in values:  # l_x_ = L_x_: a second name for an input
         values.add(name)
         return None, True
-    target = _target(value, values) if value is not None else None
-    return ((name, target, tensor) if target else None), True
+    called_name = _target(value, values) if value is not None else None
+    return ((name, called_name, tensor) if called_name else None), True
 
 
 def _target(value: ast.expr, values: set[str]) -> str | None:

@@ -14,7 +14,7 @@ from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import (
     StackEntry,
-    is_resume,
+    is_resume_name,
     original_name,
     read_recompile_reasons,
     strip_inserted_frames,
@@ -142,7 +142,7 @@ class FrameLedger:
         name, filename, line = self.code
         for index, entry in enumerate(stack[start:], start=start):
             is_same_function = _line_in_function(entry)[:2] == (filename, original_name(name))
-            if is_same_function and (is_resume(name) or (entry.line or 0) >= line):
+            if is_same_function and (is_resume_name(name) or (entry.line or 0) >= line):
                 return stack[index:]
         return []
 
@@ -203,7 +203,7 @@ class Ledger:
         """The frames that Dynamo began to compile, in order."""
         return [frame for frame in self.frames if frame.is_started]
 
-    def resumed_lines(self) -> dict[int, int]:
+    def resume_lines(self) -> dict[int, int]:
         """Return the line at which each resume function continues, by the id of its code object."""
         resumes = (resume for frame in self.started_frames for resume in frame.resumes)
         return {resume.id: resume.line for resume in resumes if resume.id is not None and resume.line is not None}
@@ -423,7 +423,7 @@ class _LedgerReader:
             self.ledger.cudagraph_skips.append((frame, str(reason)))
 
     def _frame(self, key: CompileKey, *, is_new: bool = False) -> FrameLedger:
-        """Return the ledger of a compile id; ``is_new`` starts another one, because Dynamo reuses ids after a reset."""
+        """Return the ledger of a compile id; ``is_new`` starts a new one, because Dynamo reuses ids after a reset."""
         current = self._current.get(key)
         if current is not None and not (is_new and (current.is_started or current.metrics)):
             return current
@@ -538,9 +538,9 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
     """
     sentences = []
     for events, hook_kind, trace_kind in _EVENT_KINDS:
-        hooked, traced = ledger.kinds[hook_kind], ledger.kinds[trace_kind]
-        if hooked != traced and (events == "Frames" or not hooked or not traced):
-            sentences.append(f"{events} recorded by the hooks: {hooked}, by PyTorch's trace: {traced}.")
+        hook_count, trace_count = ledger.kinds[hook_kind], ledger.kinds[trace_kind]
+        if hook_count != trace_count and (events == "Frames" or not hook_count or not trace_count):
+            sentences.append(f"{events} recorded by the hooks: {hook_count}, by PyTorch's trace: {trace_count}.")
     compilations = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _EVENT_KINDS[0][1:]))
     any_refused = any(frame.refusal for frame in ledger.frames)  # Dynamo also counts a refused compilation
     if compilations and not ledger.started_frames and not any_refused:

@@ -22,7 +22,7 @@ from jupyter_graphbreak.analysis.functions import (
 from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
 from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_of_standard_library, is_typed_code
-from jupyter_graphbreak.records.records import is_resume, original_name
+from jupyter_graphbreak.records.records import is_resume_name, original_name
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 
 if TYPE_CHECKING:
@@ -127,9 +127,9 @@ def _head_of(node: ast.AST) -> ExpressionRange | None:
 def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
     """Return the purposes of branches, as far as they are known, by the lines of their tests."""
     uses: dict[int, BranchUse] = {}
-    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
-    while waiting:
-        node, in_loop = waiting.pop()
+    pending: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while pending:
+        node, in_loop = pending.pop()
         if isinstance(node, ast.If | ast.While):
             use = _use_of(node, in_loop=in_loop)
             lines = range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
@@ -137,7 +137,7 @@ def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             in_loop = False
         is_loop = isinstance(node, ast.For | ast.AsyncFor | ast.While)
-        waiting += [(child, in_loop or is_loop) for child in ast.iter_child_nodes(node)]
+        pending += [(child, in_loop or is_loop) for child in ast.iter_child_nodes(node)]
     return uses
 
 
@@ -324,7 +324,7 @@ class Sources:
     def set_function_name(self, filename: str, line: int, name: str) -> None:
         """Store the qualified name of the function that begins on a line of the code."""
         short = ".".join(name.replace("<locals>.", "").split(".")[-2:])
-        if "." in short and not is_resume(name):
+        if "." in short and not is_resume_name(name):
             self._functions.setdefault(filename, {})[line + self.line_offset(filename)] = short
 
     def line_offset(self, filename: str) -> int:
@@ -439,8 +439,8 @@ class Sources:
 
     def filename_ending_with(self, path: str) -> str | None:
         """Return the file name of the recorded source whose path ends with ``path``, if there is exactly one."""
-        matching = [filename for filename in self._texts if filename.endswith(path)]
-        return matching[0] if len(matching) == 1 else None
+        matching_filenames = [filename for filename in self._texts if filename.endswith(path)]
+        return matching_filenames[0] if len(matching_filenames) == 1 else None
 
     def entry_location(self, entry: StackEntry, *, is_branch: bool = False) -> Location | None:
         """Return the location of a stack entry."""
@@ -620,13 +620,13 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
     user_entries = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
     user_kinds = [kind for _, kind in user_entries]
     first_user_index = next((user_kinds.index(kind) for kind in ("cell", "file") if kind in user_kinds), 0)
-    collapsed: list[StackEntry] = []
+    shown_entries: list[StackEntry] = []
     for entry, _ in user_entries[first_user_index:]:
-        if collapsed and _continues_caller(entry, collapsed[-1]):
-            collapsed[-1] = entry
+        if shown_entries and _continues_caller(entry, shown_entries[-1]):
+            shown_entries[-1] = entry
         else:
-            collapsed.append(entry)
-    return [location for location in map(sources.entry_location, collapsed) if location is not None]
+            shown_entries.append(entry)
+    return [location for location in map(sources.entry_location, shown_entries) if location is not None]
 
 
 def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
@@ -634,4 +634,4 @@ def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
     is_same_function = (
         original_name(caller.function) == original_name(entry.function) and caller.filename == entry.filename
     )
-    return is_same_function and (is_resume(entry.function) or entry.function == _MODULE)
+    return is_same_function and (is_resume_name(entry.function) or entry.function == _MODULE)

@@ -61,10 +61,10 @@ class ReusableCode:
         self._run = run
         self._lines = lines
         self._frames = {frame.id: frame for frame in run.frames}
-        self._refused: defaultdict[str, list[Skipped]] = defaultdict(list)
+        self._refused_by_break: defaultdict[str, list[Skipped]] = defaultdict(list)
         for skipped in run.skipped:
             if skipped.break_ is not None and skipped.frame is None:
-                self._refused[skipped.break_].append(skipped)
+                self._refused_by_break[skipped.break_].append(skipped)
         self._cells = {source.id for source in run.sources if source.kind == "cell"}
         self._cell_texts = [
             segment.text for source in other.sources if source.kind == "cell" for segment in source.segments
@@ -148,7 +148,7 @@ class ReusableCode:
     def _code_of_break(self, break_: Break) -> list[Frame | Skipped]:
         """Return the frames in which a break occurred, and the functions that Dynamo refused to compile due to it."""
         idents = dict.fromkeys(occurrence.frame for occurrence in break_.occurrences if occurrence.frame is not None)
-        refused = self._refused.get(break_.id, ())
+        refused = self._refused_by_break.get(break_.id, ())
         return [*(self._frames[ident] for ident in idents if ident in self._frames), *refused]
 
     def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
@@ -272,20 +272,20 @@ def _match_breaks(
     pairs: list[tuple[Break, Break]] = []
     gone, new = list(before), list(after)
     for old_key, new_key in keys:
-        waiting: dict[Any, deque[Break]] = defaultdict(deque)
-        paired: set[int] = set()
+        unpaired_by_key: dict[Any, deque[Break]] = defaultdict(deque)
+        paired_ids: set[int] = set()
         for later in new:
-            waiting[later.gb_type, new_key(later)].append(later)
+            unpaired_by_key[later.gb_type, new_key(later)].append(later)
         unmatched = []
         for earlier in gone:
-            matching = waiting.get((earlier.gb_type, old_key(earlier)))
+            matching = unpaired_by_key.get((earlier.gb_type, old_key(earlier)))
             if matching:
                 later = matching.popleft()
                 pairs.append((earlier, later))
-                paired.add(id(later))
+                paired_ids.add(id(later))
             else:
                 unmatched.append(earlier)
-        gone, new = unmatched, [later for later in new if id(later) not in paired]
+        gone, new = unmatched, [later for later in new if id(later) not in paired_ids]
     order = {break_.id: index for index, break_ in enumerate(after)}
     return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
 
@@ -405,7 +405,7 @@ def _reused_entry(part: Frame | Skipped, names: dict[str, str], run: Any) -> Reu
     return Reused(part.function, _break_place(part, names), run)
 
 
-def _run_figures(report: Report, compared: ReusableCode | None) -> RunFigures:
+def _run_figures(report: Report, reusable_code: ReusableCode | None) -> RunFigures:
     cell_name = next((source.name for source in report.sources if source.kind == "cell"), None)
-    summary, timing = compared.figures() if compared is not None else (report.summary, report.timing)
+    summary, timing = reusable_code.figures() if reusable_code is not None else (report.summary, report.timing)
     return RunFigures(cell_name, report.status, summary, timing)

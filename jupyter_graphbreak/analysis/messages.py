@@ -53,7 +53,7 @@ Continuation = Literal["resume", "rest eager", "skip"]
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """The cause of a break, with PyTorch's names and texts."""
+    """The cause of a break in PyTorch's words."""
 
     gb_type: str
     gb_id: str | None = None
@@ -181,8 +181,8 @@ def _cause(text: str, exception: str | None) -> Cause:
     link = _GB_ID.search(text)
     head, _, after_explanation = text.strip("\n").partition("\n  Explanation:")
     if not after_explanation and link is None:
-        # Not in the registry's format: the text becomes the explanation, and the class of the exception becomes the
-        # name, unless the text is known.
+        # Not in the registry's format: the text becomes the explanation, and the exception's class becomes the name
+        # unless the text is known.
         first = _SKIPPED_INLINING.sub("", head.strip()).replace(" raised:\n", " raised: ", 1)
         name = cause_name_of_former_text(first) or exception
         return Cause(gb_type=name or next(iter(first.splitlines()), "unknown"), explanation=first or None)

@@ -36,9 +36,9 @@ def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
     return values, notes
 
 
-def _note_on_change(name: str, recorded: list[tuple[str, SettingsInForce]]) -> Diagnostic | None:
+def _note_on_change(name: str, recorded_settings: list[tuple[str, SettingsInForce]]) -> Diagnostic | None:
     steps: list[tuple[str, Any]] = []
-    for frame, settings in recorded:
+    for frame, settings in recorded_settings:
         value = settings.values.get(name, _DEFAULT_VALUE)
         if not steps or steps[-1][1] != value:
             steps.append((frame, value))
@@ -95,9 +95,9 @@ REPAIR_ADVICE = (
 def saved_prefix_notes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
     """Return a note for each line that saves a compiled module, or parameters that only a compiled module can load."""
     notes: list[Diagnostic] = []
-    for saved in ledger.saves_of_compiled:
-        subject = _line_in_words(saved.site, sources) or "The program"
-        if saved.is_module:
+    for save in ledger.saves_of_compiled:
+        subject = _line_in_words(save.site, sources) or "The program"
+        if save.is_module:
             sentence = (
                 f"{subject} pickles a compiled module (`{ORIG_MOD}`), with objects of PyTorch and its backend that a "
                 f"later PyTorch may not load: {_ADVICE_FOR_MODULE}."
@@ -105,7 +105,7 @@ def saved_prefix_notes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
         else:
             sentence = (
                 f"{subject} saves names of parameters that contain `{ORIG_MOD}`, so that the model itself cannot load "
-                f"them: {_ADVICE_FOR_PARTS if saved.is_part else _ADVICE_FOR_MODULE}. {REPAIR_ADVICE}"
+                f"them: {_ADVICE_FOR_PARTS if save.is_part else _ADVICE_FOR_MODULE}. {REPAIR_ADVICE}"
             )
         notes.append(Diagnostic("info", sentence))
     return notes

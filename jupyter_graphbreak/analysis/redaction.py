@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from jupyter_graphbreak.knowledge.causes import all_advice, setting_titles
-from jupyter_graphbreak.records.records import is_resume, original_name
+from jupyter_graphbreak.records.records import is_resume_name, original_name
 from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Graph, Report
 
 if TYPE_CHECKING:
@@ -347,21 +347,23 @@ class _Redaction:
 
     def redact(self, struct: _S) -> _S:
         """Return a structure with each field redacted; unknown fields are removed."""
-        redacted: dict[str, Any] = {}
+        redacted_fields: dict[str, Any] = {}
         for field in _fields(type(struct)):
             value = getattr(struct, field.name)
             content = CONTENTS.get((type(struct).__name__, field.name), "removed")
-            redacted[field.name] = (
+            redacted_fields[field.name] = (
                 _empty_value(field, value) if content == "removed" else self._redact_field(content, value, struct)
             )
-        if "advice" in redacted:
-            redacted["advice"] = [advice for advice in redacted["advice"] if advice.text]
-        if "diagnostics" in redacted:
-            redacted["diagnostics"] = _count_notes(redacted["diagnostics"])
+        if "advice" in redacted_fields:
+            redacted_fields["advice"] = [advice for advice in redacted_fields["advice"] if advice.text]
+        if "diagnostics" in redacted_fields:
+            redacted_fields["diagnostics"] = _count_notes(redacted_fields["diagnostics"])
         for field_name, name in (("ops", "op"), ("inputs", "input")) if isinstance(struct, Graph) else ():
-            parts = enumerate(redacted[field_name], start=1)
-            redacted[field_name] = [msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts]
-        return type(struct)(**redacted)
+            parts = enumerate(redacted_fields[field_name], start=1)
+            redacted_fields[field_name] = [
+                msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts
+            ]
+        return type(struct)(**redacted_fields)
 
     def _redact_field(self, content: str, value: Any, struct: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per content
         match content:
@@ -434,7 +436,7 @@ class _Redaction:
 
     def _redact_function(self, name: str) -> str:
         prefixes, suffixes = "", ""
-        while is_resume(name) and len(prefixes) < _MAX_PREFIX_LENGTH:
+        while is_resume_name(name) and len(prefixes) < _MAX_PREFIX_LENGTH:
             match = _RESUME_SUFFIX.search(name)
             suffix = match[0] if match else ""
             name = name.removeprefix(_RESUME_PREFIX).removesuffix(suffix)

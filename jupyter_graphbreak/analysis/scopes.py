@@ -124,7 +124,7 @@ class ScopeTable:
         self._opened_lines: set[tuple[str, int]] = set()
 
     def scopes(self) -> list[Scope]:
-        """Return the scopes found so far, with the breaks that they governed."""
+        """Return the scopes added so far, with the breaks that they governed."""
         return [
             msgspec.structs.replace(scope, breaks=self._breaks.get(scope.id, [])) for scope in self._scopes.values()
         ]
@@ -193,9 +193,9 @@ class ScopeTable:
     def add_governed_break(self, setting: Setting | None, break_id: str) -> None:
         """Add a break to those that were governed by the scope of the break's setting."""
         if setting is not None and setting.scope is not None:
-            governed = self._breaks.setdefault(setting.scope, [])
-            if break_id not in governed:
-                governed.append(break_id)
+            break_ids = self._breaks.setdefault(setting.scope, [])
+            if break_id not in break_ids:
+                break_ids.append(break_id)
 
     def _scope_chain(self, scopes: Sequence[additions.OpenScope], stack: Sequence[StackEntry]) -> list[str]:
         chain: list[str] = []

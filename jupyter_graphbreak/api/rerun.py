@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.faults import collected_faults, description
+from jupyter_graphbreak.faults import error_headline, redirect_faults
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -73,7 +73,7 @@ def _collecting_faults(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def collect(self: Rerun, *args: Any, **kwargs: Any) -> Any:
-        with collected_faults(self._faults):
+        with redirect_faults(self._faults):
             return method(self, *args, **kwargs)
 
     return cast("_Method", collect)
@@ -343,7 +343,7 @@ class Rerun:
                 reason = why_copies_failed(entry, fault, self.report)
                 self._notes.append(f"{reason.removesuffix('.')}.")
             else:
-                self._notes.append(f"{activity} failed ({description(fault)}).")
+                self._notes.append(f"{activity} failed ({error_headline(fault)}).")
 
     def _update(self, report: schema.Report) -> Report:
         """Store and return an extended report; its diagnostics have each note and internal error so far once."""
@@ -357,7 +357,7 @@ class Rerun:
         ]
         new_notes = [note for note in notes if note not in report.diagnostics]
         extended = Report.of(replace(report, diagnostics=[*report.diagnostics, *new_notes]))
-        self.report = extended.reproduced_by(self.reproduce)
+        self.report = extended.set_reproduce_function(self.reproduce)
         return self.report
 
 

@@ -12,7 +12,7 @@ from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.experiments.trial.internal_errors import is_internal
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.faults import collected_faults, internal_error
+from jupyter_graphbreak.faults import internal_error_sentence, redirect_faults
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -319,7 +319,7 @@ def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **f
     require_torch()
     sentences: list[str] = []
     try:
-        with collected_faults(sentences):
+        with redirect_faults(sentences):
             report = analyse()
         notes = [Diagnostic("error", sentence) for sentence in sentences]
         new_notes = [note for note in notes if note not in report.diagnostics]
@@ -331,7 +331,7 @@ def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **f
     except Exception as fault:
         if not is_internal(fault):
             raise
-        note = _why_not_repeated(fault) or Diagnostic("error", internal_error(activity, fault))
+        note = _why_not_repeated(fault) or Diagnostic("error", internal_error_sentence(activity, fault))
         return Report.of(msgspec.structs.replace(_empty_report(note), **fields_if_empty))
 
 
@@ -455,8 +455,10 @@ def compare(
     except Exception as fault:
         if not is_internal(fault):
             raise
-        note = _why_not_repeated(fault) or Diagnostic("error", internal_error("comparing the front ends", fault))
-        return Frontends.of(frontends.failed_comparison(fn, note))
+        note = _why_not_repeated(fault) or Diagnostic(
+            "error", internal_error_sentence("comparing the front ends", fault)
+        )
+        return Frontends.of(frontends.frontends_after_fault(fn, note))
 
 
 def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, find_cell: FindCell) -> Frontends:

@@ -15,12 +15,12 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
 from jupyter_graphbreak.api.run_reports import job_of, processes_in, report_of
 from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
-from jupyter_graphbreak.faults import internal_error, suppress_faults
+from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.recording.targets import forget_compiled_code
 from jupyter_graphbreak.records.records import Record
-from jupyter_graphbreak.records.source_texts import recorded_sources
+from jupyter_graphbreak.records.source_texts import collect_sources
 from jupyter_graphbreak.report.schema import Device, Diagnostic
 from jupyter_graphbreak.results import Report, Reproducer
 from jupyter_graphbreak.views.words.events import events_of
@@ -80,13 +80,13 @@ class Run:
         self._report, files = report_of(recording)
         if kept is not None:
             self._rerun = Rerun(self._report, files, kept)
-            self._report.reproduced_by(self._rerun.reproduce)
+            self._report.set_reproduce_function(self._rerun.reproduce)
         if children is not None:
             self.job = job_of(self._report, processes_in(children))
 
     def give_up(self, activity: str, fault: Exception) -> None:
         """Add a note about an internal error that leaves the run without a report or a job."""
-        note = Diagnostic("error", internal_error(activity, fault))
+        note = Diagnostic("error", internal_error_sentence(activity, fault))
         report = self._report if self._report is not None else Report("ok", Device("auto", "unknown"))
         self._report = Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, note]))
 
@@ -203,7 +203,7 @@ class Run:
         try:
             self._report = self.measure()
         except Exception as fault:  # noqa: BLE001 - the block has run, and its report is valid
-            note = Diagnostic("error", internal_error("measuring", fault))
+            note = Diagnostic("error", internal_error_sentence("measuring", fault))
             self._report = msgspec.structs.replace(self.report, diagnostics=[*self.report.diagnostics, note])
 
     def _kept_run(self) -> Rerun:
@@ -311,14 +311,14 @@ def capture(
 def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
     """Compile the modules that the code calls while the context is open, and record them."""
     from jupyter_graphbreak.compiling.compiled_calls import compile_calls
-    from jupyter_graphbreak.compiling.descriptions import describe_compiled
+    from jupyter_graphbreak.compiling.descriptions import describe_compiled_callables
 
     with compile_calls(CompileOptions(), recording.note_fault) as calls:
         try:
             yield
         finally:
             with suppress_faults("describing what was compiled", recording.note_fault):
-                recording.note_compiled_callables(describe_compiled(calls.compiled))
+                recording.note_compiled_callables(describe_compiled_callables(calls.compiled_callables))
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
@@ -357,7 +357,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         kept.entries.append(entry_of(compiled, *args, **kwargs))
         return reproduce(run.report, kept, ident, **options)
 
-    return run.report.reproduced_by(reproduce)
+    return run.report.set_reproduce_function(reproduce)
 
 
 class EventStream:
@@ -397,7 +397,7 @@ class EventStream:
             self._send_events(records)
 
     def _send_events(self, records: list[Record]) -> None:
-        sources = recorded_sources(records, cell_of_shell)
+        sources = collect_sources(records, cell_of_shell)
         records += [Record({source.kind: msgspec.to_builtins(source)}) for source in sources]
         for event in events_of(build_report(records)):
             if self._on_event is None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, FileProblem, print_message
 from jupyter_graphbreak.commands.formats import FORMATS, CommandResult, render, verdict_lines
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, load_baseline, save_baseline
-from jupyter_graphbreak.gate.verdict import COMPILE_SOMETHING, judge, nothing_compiled
+from jupyter_graphbreak.gate.verdict import NOTHING_COMPILED_ADVICE, have_compiled_nothing, judge
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -108,8 +108,8 @@ class Gate:
             verdict = judge(self._baseline, result.reports)
         click.echo(render(result, shared.form, verdict, redacted=shared.redact).encode(errors="backslashreplace"))
         if shared.update_baseline and shared.baseline is not None:
-            if nothing_compiled(result.reports):
-                print_message(f"{shared.baseline} was not written: nothing was compiled; {COMPILE_SOMETHING}")
+            if have_compiled_nothing(result.reports):
+                print_message(f"{shared.baseline} was not written: nothing was compiled; {NOTHING_COMPILED_ADVICE}")
                 return FAILED
             try:
                 max_recompiles = self._baseline.max_recompiles if self._baseline is not None else 0
@@ -119,7 +119,7 @@ class Gate:
             print_message(f"wrote {shared.baseline}")
         if verdict is not None and shared.form not in {"text", "markdown"}:
             click.echo("\n".join(verdict_lines(verdict, redacted=shared.redact)), err=True)
-        return SUCCESS if verdict is None or verdict.passed else FAILED
+        return SUCCESS if verdict is None or verdict.has_passed else FAILED
 
 
 def _failure_reason(error: OSError | ValueError) -> str:

@@ -17,12 +17,18 @@ class CompileOptions(msgspec.Struct, frozen=True):
 
     Without a backend and a mode, the backend is ``eager``: it has the same graphs and breaks as any other backend and
     the same results as eager code, and it generates no code, so compiling is fast.
+
+    Parameters
+    ----------
+    draws_as_eager : bool
+        Whether inductor draws the same random numbers as eager code, which is slower.
     """
 
     backend: str | None = None
     mode: str | None = None
     fullgraph: bool = False
     dynamic: bool | None = None
+    draws_as_eager: bool = False
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments for ``torch.compile``."""

@@ -86,7 +86,7 @@ _MAX_DEPTH = 25
 
 
 class CompiledCalls:
-    """Compiles the modules and functions that a program calls, and lists them in :attr:`compiled`.
+    """Compiles the modules and functions that a program calls, and lists them in :attr:`compiled_callables`.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class CompiledCalls:
         exit_stack: GuardedExitStack,
     ) -> None:
         self.filename = filename
-        self.compiled: list[CompiledCallable] = []
+        self.compiled_callables: list[CompiledCallable] = []
         self._compiled_by_key: dict[tuple[int, ...], CompiledCallable] = {}
         self._options = options
         self._on_fault = on_fault
@@ -284,8 +284,11 @@ class CompiledCalls:
         """Return the compiled caller, after preparing PyTorch for the first call; ``None`` if preparing fails."""
         if self._caller is None and self._exit_stack.is_complete:
             with defer_interrupts():
-                fullgraph = self._options.fullgraph
-                semantics = functools.partial(wrap_frame_conversions, lambda _: eager_semantics(fullgraph=fullgraph))
+                options = self._options
+                make_context = functools.partial(
+                    eager_semantics, fullgraph=options.fullgraph, draws_as_eager=options.draws_as_eager
+                )
+                semantics = functools.partial(wrap_frame_conversions, lambda _: make_context())
                 self._exit_stack.enter("preserving eager semantics", semantics, None)
                 self._exit_stack.enter("placing warnings", show_warnings_at_source_lines, None)
                 self._exit_stack.enter("isolating the compilation", isolated_compilation, None)
@@ -312,7 +315,7 @@ class CompiledCalls:
         line = _running_top_level_line(self.filename) if self.filename is not None else None
         path = _name_in_callers(target) if self.filename is None else None
         compiled = CompiledCallable(reference, name, module_type, line, path)
-        self.compiled.append(compiled)
+        self.compiled_callables.append(compiled)
         self._compiled_by_key[_identity(target)] = compiled
 
     def _find_compiled(self, target: Any) -> CompiledCallable | None:

@@ -47,8 +47,8 @@ class CompiledCallable(NamedTuple):
     path: str | None = None
 
 
-def describe_compiled(
-    compiled: Iterable[CompiledCallable], namespace: Mapping[str, Any] | None = None, filename: str | None = None
+def describe_compiled_callables(
+    callables: Iterable[CompiledCallable], namespace: Mapping[str, Any] | None = None, filename: str | None = None
 ) -> list[CompiledForReport]:
     """Return descriptions of the callables that were compiled.
 
@@ -61,7 +61,7 @@ def describe_compiled(
     """
     statements = _statements(filename) if filename is not None else []
     descriptions: list[CompiledForReport] = []
-    for call in compiled:
+    for call in callables:
         target = call.target()
         name = call.path if target is None or namespace is None else path_to(target, namespace)
         module_type = type(target).__name__ if is_instance(target, torch.nn.Module) else call.module_type

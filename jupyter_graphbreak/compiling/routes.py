@@ -94,11 +94,11 @@ class RoutedFunctions:
         code = function.__code__
         if code not in self._codes:
             self._codes[code] = route_code(code)
-        routed = self._codes[code]
-        if routed is None:
+        new_code = self._codes[code]
+        if new_code is None:
             return None
         copy = types.FunctionType(
-            routed, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+            new_code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
         copy.__kwdefaults__ = function.__kwdefaults__
         copy.__qualname__ = function.__qualname__
@@ -120,12 +120,12 @@ def route_code(code: types.CodeType) -> types.CodeType | None:
         if original is None or definition is None or not _is_equivalent(original, code):
             return None
         route_calls(definition.body)
-        routed = _find_code(compile(tree, code.co_filename, "exec", flags, dont_inherit=True), code)
+        new_code = _find_code(compile(tree, code.co_filename, "exec", flags, dont_inherit=True), code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    if routed is None or routed.co_freevars != code.co_freevars:
+    if new_code is None or new_code.co_freevars != code.co_freevars:
         return None
-    return routed.replace(co_qualname=code.co_qualname)
+    return new_code.replace(co_qualname=code.co_qualname)
 
 
 def _find_code(module: types.CodeType, code_to_find: types.CodeType) -> types.CodeType | None:

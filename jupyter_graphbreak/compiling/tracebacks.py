@@ -18,7 +18,7 @@ import torch
 from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak.analysis.python_text import hide_python_warnings, parse_python
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-from jupyter_graphbreak.records.records import is_resume, original_name
+from jupyter_graphbreak.records.records import is_resume_name, original_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ def hide_compiler(error: BaseException) -> None:
     """
     for chained_error in _chained_errors(error):
         entries = list(_traceback_entries(chained_error.__traceback__))
-        if any(_is_machinery(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
+        if any(_is_machinery(entry) or is_resume_name(entry.tb_frame.f_code.co_name) for entry in entries):
             try:
                 chained_error.__traceback__ = _relink([*_drop_machinery(_insert_program_lines(entries))])
             except Exception as fault:  # noqa: BLE001 - the traceback is still usable
@@ -164,7 +164,7 @@ def is_raised_in_graph(error: BaseException) -> bool:
 
 
 def trim_error(error: BaseException) -> None:
-    """Remove the frames that a plain run does not have from the traceback of an error and of errors chained to it.
+    """Remove the frames that would be missing in a plain run from the traceback of an error and of its chained errors.
 
     These are the frames between the notebook and the cell, and the frames of Dynamo. A resume function is shown as the
     function that it resumes.
@@ -221,10 +221,10 @@ def _traceback_entries(traceback: types.TracebackType | None) -> Iterator[types.
 
 
 def _drop_machinery(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
-    for entry, following in itertools.zip_longest(entries, entries[1:]):
+    for entry, next_entry in itertools.zip_longest(entries, entries[1:]):
         code = entry.tb_frame.f_code
         is_disabled_call = code.co_qualname == _DISABLING_WRAPPER and (
-            following is None or not _is_machinery(following)
+            next_entry is None or not _is_machinery(next_entry)
         )
         if is_disabled_call or not _is_machinery(entry):
             yield entry
@@ -237,7 +237,7 @@ def _is_machinery(entry: types.TracebackType) -> bool:
 def _is_cell(entry: types.TracebackType, filename: str) -> bool:
     """Return whether an entry is in the function of the cell, or in a resume function of it."""
     code = entry.tb_frame.f_code
-    is_function = is_resume(code.co_name) or bool(code.co_flags & inspect.CO_NEWLOCALS)
+    is_function = is_resume_name(code.co_name) or bool(code.co_flags & inspect.CO_NEWLOCALS)
     return code.co_filename == filename and original_name(code.co_name) == "<module>" and is_function
 
 
@@ -247,11 +247,11 @@ def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
         original_name(code.co_name) == original_name(caller_code.co_name)
         and code.co_filename == caller_code.co_filename
     )
-    return is_resume(code.co_name) and is_same_function
+    return is_resume_name(code.co_name) and is_same_function
 
 
 def _link(
-    entry: types.TracebackType, function: types.CodeType, following: types.TracebackType | None
+    entry: types.TracebackType, function: types.CodeType, next_entry: types.TracebackType | None
 ) -> types.TracebackType:
     """Return an entry linked to the following one; for a cell or for Dynamo's code, a stand-in.
 
@@ -259,11 +259,11 @@ def _link(
     """
     code = entry.tb_frame.f_code
     needs_stand_in = entry.tb_lasti == _NO_INSTRUCTION or not _is_hashable(code)
-    if needs_stand_in or original_name(code.co_name) == "<module>" or is_resume(code.co_name):
+    if needs_stand_in or original_name(code.co_name) == "<module>" or is_resume_name(code.co_name):
         stand_in = _stand_in(entry, function)
         if stand_in is not None:
-            return types.TracebackType(following, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
-    return types.TracebackType(following, entry.tb_frame, max(entry.tb_lasti, 0), entry.tb_lineno)
+            return types.TracebackType(next_entry, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
+    return types.TracebackType(next_entry, entry.tb_frame, max(entry.tb_lasti, 0), entry.tb_lineno)
 
 
 def _is_hashable(code: types.CodeType) -> bool:

@@ -28,7 +28,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
 from jupyter_graphbreak.experiments.trial.values import difference, show
-from jupyter_graphbreak.faults import internal_error, suppress_faults
+from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.recording.targets import user_codes
@@ -334,7 +334,7 @@ def compare(
     diagnostics: list[Diagnostic] = []
 
     def note(activity: str, fault: Exception) -> None:
-        diagnostics.append(Diagnostic("error", internal_error(activity, fault)))
+        diagnostics.append(Diagnostic("error", internal_error_sentence(activity, fault)))
 
     remaining_names = [name for name, _ in capture_functions(backend)]
     with sandboxed(), contextlib.suppress(TimeUpError):
@@ -343,7 +343,7 @@ def compare(
         cases = eager.cases(further_inputs)
         for name, capture in capture_functions(backend):
             require_time()
-            with suppress_faults(f"examining {name}", note, reraised=(TrialStoppedError,)):
+            with suppress_faults(f"examining {name}", note, errors_to_raise=(TrialStoppedError,)):
                 examination = Examination(name, capture, eager, cases, find_cell)
                 verdicts.append(examination.verdict(has_derived_inputs=not further_inputs))
                 if name == "torch.compile":
@@ -388,7 +388,7 @@ def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -
     )
 
 
-def failed_comparison(fn: Callable[..., Any], note: Diagnostic) -> Frontends:
+def frontends_after_fault(fn: Callable[..., Any], note: Diagnostic) -> Frontends:
     """Return a comparison without verdicts, with a note that gives the reason."""
     name = str(getattr(fn, "__name__", type(fn).__name__))
     return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])

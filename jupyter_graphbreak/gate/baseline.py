@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _FORMAT_VERSION = 1
 _MEMORY_ADDRESS = re.compile(r"0x[0-9a-f]+")  # differs in every run
 _STRING_LITERAL = re.compile(r'"(?:[^"\\]++|\\.)*+"' r"|'[^']*'")
-#: A line with more dots than this outside strings is refused; keys have at most two parts.
+#: A baseline with more dots than this in one line, outside strings, is rejected; the keys of a valid one have two parts
+#: at most.
 _MAX_DOTS_IN_KEY = 10
 _FILE_HEADER = """\
 # Graph breaks that are allowed here. `graphbreak ... --baseline FILE` fails on any other break;
@@ -34,11 +35,11 @@ _FILE_HEADER = """\
 
 
 class MalformedBaseline(ValueError):  # noqa: N818 - reads as the sentence it reports
-    """A baseline that cannot be read; the message gives the reason in one line."""
+    """A baseline cannot be read; the message gives the reason in one line."""
 
 
 class AllowedBreak(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """An allowed break; ``path`` is empty for a notebook's cell, ``function`` for code outside functions.
+    """An allowed break. ``path`` is empty for a notebook's cell, and ``function`` for code outside functions.
 
     ``line`` is the text of the source line.
     """
@@ -51,7 +52,7 @@ class AllowedBreak(msgspec.Struct, frozen=True, order=True, forbid_unknown_field
 
 
 class AllowedEager(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """A function that may run eagerly for a reason other than a break; ``reason`` is the kind of reason."""
+    """A function that may run eagerly for a reason other than a break; ``reason`` is the kind of the reason."""
 
     path: str = ""
     function: str = ""
@@ -67,18 +68,18 @@ class AllowedRecompiles(msgspec.Struct, frozen=True, order=True, forbid_unknown_
 
 
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that is allowed; an empty baseline allows nothing.
+    """The breaks, eager functions and recompiles that are allowed; an empty baseline allows nothing.
 
-    A misspelt key is an error, because it would allow less than its author intended.
+    A misspelt key is an error: if it were ignored, the baseline would allow less than its author intended.
 
     Parameters
     ----------
     torch : str
         The release of PyTorch with which the baseline was written.
     libraries : dict
-        The versions of other libraries whose code took part, by the name of the module.
+        The versions of the other libraries whose code took part, by the name of their module.
     max_recompiles : int
-        The number of times that any function may be recompiled. Updating the baseline keeps this number.
+        The number of times that any function may be recompiled. Updating the baseline does not change this number.
     """
 
     version: int = _FORMAT_VERSION
@@ -112,7 +113,7 @@ def read_baseline(text: str) -> Baseline:
 
 
 def _has_long_key(line: str) -> bool:
-    """Return whether a line may have a key with many parts, for which ``tomllib`` takes quadratic memory."""
+    """Return whether a line may have a key with many parts, for which ``tomllib`` needs quadratic memory."""
     return (
         line.count(".") > _MAX_DOTS_IN_KEY
         and _STRING_LITERAL.sub("", line).partition("#")[0].count(".") > _MAX_DOTS_IN_KEY
@@ -120,7 +121,7 @@ def _has_long_key(line: str) -> bool:
 
 
 def write_baseline(baseline: Baseline) -> str:
-    """Return the text of a baseline, sorted."""
+    """Return a baseline as TOML, with sorted entries."""
     lines = [_FILE_HEADER, f"version = {baseline.version}"]
     if baseline.torch:
         lines.append(f"torch = {_toml_value(baseline.torch)}")
@@ -147,7 +148,7 @@ def write_baseline(baseline: Baseline) -> str:
 def baseline_of(reports: Iterable[Report]) -> Baseline:
     """Return the baseline that allows exactly the breaks, eager functions and recompiles in the reports.
 
-    If several reports contain an entry, as in a job with several ranks, the highest count of one report is used.
+    If several reports contain the same entry, as in a job with several ranks, its highest count in one report is used.
     """
     reports = list(reports)
     breaks: Counter[AllowedBreak] = Counter()
@@ -176,7 +177,7 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
 
 
 def baseline_entries(report: Report) -> list[AllowedBreak]:
-    """Return the entry that allows each break of a report, in the order of the breaks."""
+    """Return the entries that allow the breaks of a report, one for each break, in the order of the breaks."""
     paths = {source.id: source.path or "" for source in report.sources}
     lines = _SourceLines(report)
     allowed = []
@@ -195,7 +196,7 @@ def _path_and_function(paths: dict[str, str], location: Location | None, functio
 
 
 class _SourceLines:
-    """The source lines of a report. Each text is split only once, even if it has many breaks."""
+    """Finds source lines of a report. The text of a source is split only once, even if it has many breaks."""
 
     def __init__(self, report: Report) -> None:
         self._segments: defaultdict[str, list[Segment]] = defaultdict(list)
@@ -204,7 +205,7 @@ class _SourceLines:
         self._lines: dict[str, dict[int, str]] = {}
 
     def line_at(self, location: Location | None) -> str | None:
-        """Return the source line on which a location begins, or the known part of it."""
+        """Return the source line on which a location begins, or only its known part; ``None`` if nothing is known."""
         if location is None:
             return None
         if location.source not in self._lines:
@@ -229,7 +230,7 @@ _MAX_BYTES = 8 << 20  # 50,000 breaks; tomllib takes up to 60 times as much memo
 
 
 def load_baseline(path: Path) -> Baseline:
-    """Read the file of a baseline.
+    """Read a baseline from a file.
 
     Raises
     ------
@@ -246,16 +247,16 @@ def load_baseline(path: Path) -> Baseline:
 
 
 def save_baseline(path: Path, baseline: Baseline) -> None:
-    """Write the file of a baseline; the old file stays until the new one is complete on disk.
+    """Write a baseline to a file; the old file stays until the new one is complete on disk.
 
     The file keeps its permissions. If the path is a symbolic link, its target is replaced.
 
     Raises
     ------
     OSError
-        If the file cannot be written, or would be too large to be read again.
+        If the file cannot be written, or would be too large to read.
     MalformedBaseline
-        If there is a file that is not a baseline; it is not replaced.
+        If a file with this path exists that is not a baseline; it is not replaced.
     """
     content = write_baseline(baseline).encode()
     if len(content) > _MAX_BYTES:

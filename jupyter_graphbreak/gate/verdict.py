@@ -1,8 +1,9 @@
 """Compare reports with a baseline: find the breaks that are new, the same, or gone.
 
-Two breaks are the same if function and cause are the same, even if the line was edited. If the old function is gone
-(renamed, moved, or its file was renamed), line and cause must be the same. With a different release of PyTorch, which
-may have renamed the cause, function and line are enough. Each allowed break allows one break.
+Two breaks are the same if their function and cause are the same, even if the line was edited. If the old function is
+gone (it was renamed or moved, or its file was renamed), the line and the cause must be the same. With a different
+release of PyTorch, which may have renamed the cause, the same function and line are enough. Each entry of a baseline
+allows one break.
 """
 
 from __future__ import annotations
@@ -68,19 +69,19 @@ class GateVerdict(msgspec.Struct, frozen=True):
     Parameters
     ----------
     new_breaks : list of AllowedBreak
-        Breaks that are not allowed.
+        The breaks that are not allowed.
     newly_eager : list of AllowedEager
-        Functions that run eagerly for a reason other than a break, and are not allowed to.
+        The functions that run eagerly for a reason other than a break although the baseline does not allow it.
     more_recompiles : list of MoreRecompiles
-        Functions with more recompiles than allowed.
+        The functions with more recompiles than allowed.
     gone_breaks : list of AllowedBreak
-        Allowed breaks that no longer occur.
+        The allowed breaks that no longer occur.
     allowed_count : int
         The number of allowed breaks that occurred.
     changed_versions : dict
-        The old and the new version of each library that has changed, by the name of its module.
+        The old and the new version of each library whose version has changed, by the name of its module.
     nothing_compiled : bool
-        Whether nothing was compiled, so that the absence of breaks proves nothing.
+        Whether nothing was compiled: the absence of breaks then proves nothing.
     """
 
     new_breaks: list[AllowedBreak]
@@ -92,13 +93,13 @@ class GateVerdict(msgspec.Struct, frozen=True):
     changed_versions: dict[str, tuple[str, str]] = {}
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether something was compiled and everything that happened is allowed."""
         return not (self.new_breaks or self.newly_eager or self.more_recompiles or self.nothing_compiled)
 
 
 def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
-    """Compare reports with a baseline."""
+    """Return the verdict on reports: whether a baseline allows what they contain, and all differences."""
     current = baseline_of(reports)
     existing_functions = _existing_functions(reports)
 
@@ -121,20 +122,20 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
         ],
         gone_breaks=gone,
         allowed_count=len(current.breaks) - len(new_breaks),
-        nothing_compiled=nothing_compiled(reports),
+        nothing_compiled=have_compiled_nothing(reports),
         changed_versions=_changed_versions(baseline, current),
     )
 
 
 def _changed_versions(baseline: Baseline, current: Baseline) -> dict[str, tuple[str, str]]:
-    """Return the old and new versions of the libraries that changed; local builds of a release count as equal."""
+    """Return the old and the new version of each library that changed; builds of one release count as equal."""
     before, after = ({"torch": allowed.torch, **allowed.libraries} for allowed in (baseline, current))
     pairs = {name: (before[name].partition("+")[0], after[name].partition("+")[0]) for name in before if name in after}
     return {name: (old, new) for name, (old, new) in pairs.items() if old and new and old != new}
 
 
-def nothing_compiled(reports: Sequence[Report]) -> bool:
-    """Return whether reports show neither compiled code nor anything that PyTorch failed to compile."""
+def have_compiled_nothing(reports: Sequence[Report]) -> bool:
+    """Return whether reports contain neither compiled code nor code that PyTorch failed to compile."""
     return not any(
         report.breaks
         or report.skipped
@@ -150,7 +151,7 @@ def _pair_entries(
     keys: _Keys[_Allowed],
     is_gone: Callable[[_Allowed], bool],
 ) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
-    """Pair old and new entries, the most certain pairs first; return the pairs, and the unpaired old and new entries.
+    """Pair old and new entries, the most certain pairs first; return the pairs, and the other old and new entries.
 
     Parameters
     ----------
@@ -181,7 +182,7 @@ def _pair_entries(
 
 
 def _existing_functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
-    """Return the path and name of every function that the reports mention or whose definition they contain."""
+    """Return the path and the name of every function that the reports mention or define in their source text."""
     functions = set()
     for report in reports:
         paths = {source.id: source.path or "" for source in report.sources}
@@ -214,7 +215,7 @@ def ids_of_new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
     unmatched = Counter(verdict.new_breaks)
     ids = set()
     pairs = zip(report.breaks, baseline_entries(report), strict=True)
-    for break_, allowed in reversed(list(pairs)):  # of several equal breaks, the last ones are the new ones
+    for break_, allowed in reversed(list(pairs)):  # of several equal breaks, the last ones count as new
         if unmatched[allowed] > 0:
             unmatched[allowed] -= 1
             ids.add(break_.id)
@@ -222,14 +223,14 @@ def ids_of_new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
 
 
 NOTHING_COMPILED = "nothing was compiled, so the absence of breaks proves nothing"
-COMPILE_SOMETHING = (
+NOTHING_COMPILED_ADVICE = (
     "call a compiled function in this process, and check that compiling is not switched off by "
     'TORCH_COMPILE_DISABLE=1, torch._dynamo.config.disable or the stance "force_eager"'
 )
 
 
 def headline(verdict: GateVerdict) -> str:
-    """Return the decision in one line, e.g. "gate failed: 1 new break, 1 function newly runs eagerly"."""
+    """Return the verdict in one line: "gate failed: 1 new break, 1 function newly runs eagerly"."""
     if verdict.nothing_compiled:
         return f"gate failed: {NOTHING_COMPILED}"
     parts = [
@@ -249,9 +250,9 @@ def headline(verdict: GateVerdict) -> str:
 
 
 def details(verdict: GateVerdict) -> list[str]:
-    """Return one line per difference from the baseline, or the advice if nothing was compiled."""
+    """Return one line for each difference from the baseline; if nothing was compiled, return advice instead."""
     if verdict.nothing_compiled:
-        return [COMPILE_SOMETHING]
+        return [NOTHING_COMPILED_ADVICE]
     has_differences = bool(verdict.new_breaks or verdict.newly_eager or verdict.more_recompiles or verdict.gone_breaks)
     return [
         *(f"new    {_break_text(break_)}{_library_change_note(verdict, break_.path)}" for break_ in verdict.new_breaks),
@@ -278,7 +279,7 @@ def details(verdict: GateVerdict) -> list[str]:
 
 
 def _library_change_note(verdict: GateVerdict, path: str) -> str:
-    """Return a note for the end of a line if the version of the library that contains the file has changed."""
+    """Return a note to append if the version of the library that contains the file has changed; otherwise empty."""
     name = path.partition("/")[0].removesuffix(".py")
     if name not in verdict.changed_versions:
         return ""

@@ -110,7 +110,7 @@ def _is_repeating() -> bool:
     return _loaded_magic().runs.is_repeating()
 
 
-begin = with_fallback("watching the cell", _begin, lambda *_: None, reraised=(UsageError,))
+begin = with_fallback("watching the cell", _begin, lambda *_: None, errors_to_raise=(UsageError,))
 cell_caller = with_fallback("compiling the cell", _cell_caller, _uncompiled_cell_caller)
 trim_traceback = with_fallback("hiding the frames of the compiler", _trim_traceback, _strip_own_frame)
 begin_repeat = with_fallback("running the cell again", _begin_repeat, lambda: False)
@@ -328,7 +328,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
 
     tree, calls = _parse_calls(options)
     observation: Observation | None = None
-    with suppress_faults("watching the call", reraised=(UsageError,)):
+    with suppress_faults("watching the call", errors_to_raise=(UsageError,)):
         cells.note_calling_cell()
         observation = Observation(shell, cells, options, mentioned_objects(tree, shell.user_ns), live)
     if observation is None:

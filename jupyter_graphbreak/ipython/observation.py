@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 from IPython.display import display
 from msgspec.structs import replace
 
-from jupyter_graphbreak.faults import internal_error, suppress_faults
+from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.ipython.output import Output
 from jupyter_graphbreak.ipython.progress import Progress, ProgressMeter
 from jupyter_graphbreak.recording.exit_stack import GuardedExitStack, defer_interrupts
@@ -183,14 +183,14 @@ class Observation:
 
     def _note_compiled(self) -> None:
         """Record the code that was compiled for the report."""
-        from jupyter_graphbreak.compiling.descriptions import describe_compiled
+        from jupyter_graphbreak.compiling.descriptions import describe_compiled_callables
 
         if self._calls is not None and self.recording is not None:
             calls = self._calls
             self.recording.note_compiled_callables(
-                describe_compiled(calls.compiled, self._shell.user_ns, calls.filename)
+                describe_compiled_callables(calls.compiled_callables, self._shell.user_ns, calls.filename)
             )
-            if not calls.compiled:
+            if not calls.compiled_callables:
                 for name, reason in list(calls.reasons_not_compiled.items())[:1]:
                     self.note("info", f"`{name}` was not compiled: {reason}.")
 
@@ -206,7 +206,7 @@ class Observation:
 
         misuse = (TorchUnavailable, ValueError, UsageError)
         try:
-            with suppress_faults("choosing the device", self.note_fault, reraised=misuse):
+            with suppress_faults("choosing the device", self.note_fault, errors_to_raise=misuse):
                 require_torch()
                 return _choose_default_device(self.options, named_objects)
         except (TorchUnavailable, ValueError) as error:
@@ -219,7 +219,7 @@ class Observation:
 
     def note_fault(self, activity: str, fault: Exception) -> None:
         """Note an internal error."""
-        diagnostic = Diagnostic("error", internal_error(activity, fault))
+        diagnostic = Diagnostic("error", internal_error_sentence(activity, fault))
         if diagnostic not in self._notes:
             self._notes.append(diagnostic)
 
@@ -280,7 +280,7 @@ class Observation:
             self.remedies = report.remedies
             report, job = self._with_job(report)
             if self._rerun is not None:
-                report.reproduced_by(self._rerun.reproduce)
+                report.set_reproduce_function(self._rerun.reproduce)
             if self.options.output is not None:
                 self._shell.user_ns[self.options.output] = report if job is None else job
             if self._output is not None:
@@ -444,7 +444,7 @@ class Observation:
 
         note_count = len(self._notes)
         try:
-            with suppress_faults("comparing the front ends", self.note_fault, reraised=(UsageError,)):
+            with suppress_faults("comparing the front ends", self.note_fault, errors_to_raise=(UsageError,)):
                 if report.status == "ok" and self.compare is not None:
                     with use_default_device(self._device):
                         frontends = self.compare(self._effects)

@@ -61,7 +61,14 @@ class Options(msgspec.Struct, frozen=True):
         backend = self.backend
         if backend is None and self.mode is None and (self.cost or self.check):
             backend = "inductor"  # the default of torch.compile; eager has nothing to measure
-        return CompileOptions(backend=backend, mode=self.mode, fullgraph=self.fullgraph, dynamic=dynamic)
+        return CompileOptions(
+            backend=backend,
+            mode=self.mode,
+            fullgraph=self.fullgraph,
+            dynamic=dynamic,
+            # `--check` compiles with this setting again; the times of `--cost` are those without it.
+            draws_as_eager=self.check and not self.cost,
+        )
 
     @property
     def runs_again(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from jupyter_graphbreak.records.records import display_name, resumed_at
+from jupyter_graphbreak.records.records import display_name, line_in_resume_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,5 +97,5 @@ class ProgressMeter:
 
 def _description_of(name: str) -> str:
     """Return the user's name of a function that Dynamo compiles, and the line at which it resumes."""
-    line = resumed_at(name)
+    line = line_in_resume_name(name)
     return display_name(name) + (f" after line {line}" if line is not None else "")

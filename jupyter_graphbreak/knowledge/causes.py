@@ -660,6 +660,7 @@ CAUSES = (
         "GB0142",
         ("Unsupported context manager",),
         title="`with` on an object that Dynamo does not know",
+        former_messages=("SETUP_WITH ...", "BEFORE_WITH ..."),
         advice="enter the context around the call of the compiled function, not in it",
         manual_step=_CONTEXT_STEP,
         is_named_by_call=True,

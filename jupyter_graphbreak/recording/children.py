@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.threads import Claim
 
 _TRACE_VARIABLE = "TORCH_TRACE"
-#: Commands and programs that are taken for Python; only their processes are noted as missing.
+#: Commands and programs that count as Python; only their processes are noted as missing.
 _PYTHON_COMMAND = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
 _MAX_COMMAND_LENGTH = 100
 #: Processes that only wait for work use less processor time than this.
@@ -119,7 +119,7 @@ def note_earlier_processes(on_note: Callable[[str], None]) -> Iterator[None]:
     Parameters
     ----------
     on_note : callable
-        Receives a sentence with their number.
+        Receives a sentence that states their number.
     """
     earlier_seconds = _child_processor_seconds()
     try:

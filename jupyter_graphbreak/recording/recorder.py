@@ -34,10 +34,10 @@ from jupyter_graphbreak.records.records import (
     NEEDED_ENTRIES,
     Record,
     StackEntry,
+    reduce_record,
     with_encodable_text,
-    without_spare_data,
 )
-from jupyter_graphbreak.records.source_texts import recorded_sources
+from jupyter_graphbreak.records.source_texts import collect_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -60,7 +60,7 @@ class Recording:
         Returns the cell that a code object comes from, given its file name; ``None`` if it is not from a cell.
     on_record : callable or None
         Called with each new record, for live progress, on the thread that compiles.
-    running : str or None
+    running_filename : str or None
         The file name of the cell that is running.
     """
 
@@ -68,13 +68,13 @@ class Recording:
         self,
         find_cell: FindCell = cell_of_shell,
         on_record: Callable[[Record], None] | None = None,
-        running: str | None = None,
+        running_filename: str | None = None,
     ) -> None:
         self.records: list[Record] = []
         self.capture_s = 0.0
         self._find_cell = find_cell
         self._on_record = on_record
-        self._running = running
+        self._running_filename = running_filename
         self._lock = threading.Lock()
         self._start = time.perf_counter()
         self._noted_errors: set[str] = set()
@@ -112,7 +112,7 @@ class Recording:
 
     def note_fault(self, activity: str, fault: Exception) -> None:
         """Add a note about an internal error, once per error."""
-        self._note_error_once(faults.internal_error(activity, fault))
+        self._note_error_once(faults.internal_error_sentence(activity, fault))
 
     def _note_error_once(self, sentence: str) -> None:
         if sentence not in self._noted_errors:
@@ -123,15 +123,15 @@ class Recording:
         """Record the device of the run."""
         self._append_without_context(additions.DeviceUsed(**msgspec.structs.asdict(device)))
 
-    def note_compiled_callables(self, compiled: Iterable[additions.CompiledForReport]) -> None:
+    def note_compiled_callables(self, callables: Iterable[additions.CompiledForReport]) -> None:
         """Record the code that was compiled for the report although the program does not compile it."""
         self._has_compiled_calls = True
-        for call in compiled:
+        for call in callables:
             self._append_without_context(call)
 
     def started_codes(self) -> list[tuple[str, str, int]]:
         """Return the function, file and first line of each code object that Dynamo has begun to compile."""
-        return [started.place for started in additions.additions_of(self.records, additions.FrameStarted)]
+        return [frame_start.place for frame_start in additions.additions_of(self.records, additions.FrameStarted)]
 
     def fail(self, error: BaseException) -> None:
         """Record the exception that ended the run."""
@@ -161,8 +161,8 @@ class Recording:
     def _finish(self, compilation_count: int | None, earlier_codes: list[ref[CodeType]] | None) -> None:
         for record in self._closing_records(self.records, compilation_count, earlier_codes):
             self.append(record)
-        for failed in additions.additions_of(self.records, additions.WatchFailed):
-            faults.collect_fault(failed.sentence)
+        for failure in additions.additions_of(self.records, additions.WatchFailed):
+            faults.collect_fault(failure.sentence)
         for note in additions.additions_of(self.records, additions.Note):
             if note.level == "error":
                 faults.collect_fault(note.message)
@@ -172,7 +172,7 @@ class Recording:
     ) -> list[Record]:
         """Return the sources that records mention and a summary of the run."""
         start = time.perf_counter()
-        sources = list(recorded_sources(records, self._find_cell, self._running))
+        sources = list(collect_sources(records, self._find_cell, self._running_filename))
         summary = additions.RunSummary(
             torch=require_torch(),
             python=platform.python_version(),
@@ -198,8 +198,8 @@ class Recording:
     def _unchanged_earlier_codes(self, earlier_codes: list[ref[CodeType]]) -> Iterator[additions.CachedCode]:
         """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
         started_ids: dict[tuple[str, str, int], set[int | None]] = {}
-        for started in additions.additions_of(self.records, additions.FrameStarted):
-            started_ids.setdefault(started.place, set()).add(started.id)
+        for frame_start in additions.additions_of(self.records, additions.FrameStarted):
+            started_ids.setdefault(frame_start.place, set()).add(frame_start.id)
         for reference in earlier_codes:
             code = reference()
             if code is None or not is_known_code(code):
@@ -233,7 +233,7 @@ class Recording:
 def record(
     find_cell: FindCell = cell_of_shell,
     on_record: Callable[[Record], None] | None = None,
-    running: str | None = None,
+    running_filename: str | None = None,
 ) -> Iterator[Recording]:
     """Record the compilations of the code in the ``with`` block; see :class:`Recording` for the parameters.
 
@@ -253,7 +253,7 @@ def record(
         If torch is missing or too old.
     """
     require_torch()
-    recording = Recording(find_cell, on_record, running)
+    recording = Recording(find_cell, on_record, running_filename)
     earlier_codes: list[ref[CodeType]] | None = None
     get_compilation_count: Callable[[], int | None] | None = None
     try:
@@ -263,9 +263,9 @@ def record(
             count_compilations(claim) as get_compilation_count,
             _attach_handler(handler := _TraceHandler(recording, claim)),
             restrict_trace(handler, NEEDED_ENTRIES, recording.note_lost, claim),
-            watch(recording.add, recording.add_time_spent, claim) as missing,
+            watch(recording.add, recording.add_time_spent, claim) as missing_hooks,
         ):
-            for sentence in missing:
+            for sentence in missing_hooks:
                 recording.note("warning", sentence)
             recording._note_why_compile_is_disabled()  # noqa: SLF001 - same module
             yield recording
@@ -335,7 +335,7 @@ class _TraceHandler(logging.Handler):
             return
         if (stack := _STACK_KEYS.get(record.kind)) is not None:
             self._name_files(record.data.get(stack) or ())
-        self._recording.append(without_spare_data(record))
+        self._recording.append(reduce_record(record))
 
     def _name_files(self, stack: Any) -> None:
         """Add the names of interned files; they may have been interned before recording began."""

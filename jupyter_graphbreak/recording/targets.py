@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat import compiled
 from jupyter_graphbreak._torch_compat.operations import python_kernels
-from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxied_by, unwrapped
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxy_target, unwrap
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -115,17 +115,17 @@ def add_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
     return names
 
 
-def names_not_compiled_again(values: Mapping[str, Any], started: Iterable[tuple[str, str, int]]) -> list[str]:
+def names_not_compiled_again(values: Mapping[str, Any], started_codes: Iterable[tuple[str, str, int]]) -> list[str]:
     """Return the names of compiled objects that only have code from an earlier run.
 
     Parameters
     ----------
     values : mapping
         Objects by name.
-    started : iterable of (str, str, int)
+    started_codes : iterable of (str, str, int)
         The function, file and first line of each code object that was compiled in this run.
     """
-    compiled_now = set(started)
+    compiled_now = set(started_codes)
     names = []
     for name, value in values.items():
         inner = compiled.compiled_callable(value)
@@ -160,7 +160,7 @@ def _wrapped_by_functools(value: Any) -> Any:
 
 def _proxied_objects(value: Any) -> Iterator[Any]:
     """Yield the object that a proxy stands for, and the function that a wrapper of ``wrapt`` calls instead."""
-    if (target := proxied_by(value)) is not None:
+    if (target := proxy_target(value)) is not None:
         yield target
         yield attribute_of(value, "_self_wrapper")
 
@@ -312,7 +312,7 @@ def is_user_written(value: Any) -> bool:
         value = value.func
     if attribute_of(value, "_modules") is not None:
         return not is_instance(value, type)
-    function = unwrapped(attribute_of(value, "__func__", value))
+    function = unwrap(attribute_of(value, "__func__", value))
     if not is_instance(function, types.FunctionType):
         function = vars(type(value)).get("__call__")
     code = getattr(function, "__code__", None)

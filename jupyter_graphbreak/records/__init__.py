@@ -1,5 +1,5 @@
-"""Records of PyTorch's compilations as inert data, and the owners of files.
+"""Records of PyTorch's compilations as plain data, the source texts that they mention, and the owners of files.
 
-In: entries of PyTorch's structured trace, and the additions to it. Out: typed records.
-Imports nothing of this package.
+In: entries of PyTorch's structured trace, and our additions to it. Out: typed records.
+Imports no other part of the package.
 """

@@ -1,7 +1,7 @@
-"""Our additions to PyTorch's structured trace: one class per entry whose name begins with ``graphbreak_``.
+"""Our additions to PyTorch's structured trace: one class for each kind of entry, named ``graphbreak_...``.
 
-The entries have the same envelope as PyTorch's own (:class:`~jupyter_graphbreak.records.records.Record`), so that a
-recording can be written to a file, read by other tools, and read back.
+The entries have the same envelope as PyTorch's own (:class:`~jupyter_graphbreak.records.records.Record`). A recording
+can therefore be written to a file and read back, and other tools can read it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Addition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeObject(Addition, frozen=True, kw_only=True):
-    """The identity of a code object; ``id`` is its address in the process that recorded it."""
+    """The identity of a code object; ``id`` is the address of the object in the process that recorded it."""
 
     name: str
     filename: str
@@ -33,12 +33,12 @@ class CodeObject(Addition, frozen=True, kw_only=True):
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """The function, file and first line."""
+        """The function's name, file and first line."""
         return self.name, self.filename, self.firstlineno
 
 
 class FullgraphSite(msgspec.Struct, frozen=True):
-    """The place of a ``torch.compile(fullgraph=True)``, and the function that it compiles."""
+    """The line that calls ``torch.compile(fullgraph=True)``, and the function that it compiles."""
 
     site: StackEntry | None = None
     wrapped: CodeObject | None = None
@@ -50,15 +50,15 @@ class OpenScope(Addition, frozen=True, kw_only=True):
     Parameters
     ----------
     site : StackEntry or None
-        The place where the scope object was created, if it is a decorator.
+        The line that created the scope, if it is a decorator.
     entered : StackEntry or None
-        The place where the scope was entered.
+        The line that entered the scope.
     wrapped : CodeObject or None
         The function that the scope wraps.
     inside : bool
-        Whether it was entered within a compiled function.
+        Whether the scope was entered within a compiled function.
     generated : bool
-        Whether it was entered in code that Dynamo generated, whose lines are not those of the scope.
+        Whether the scope was entered by code that Dynamo generated, whose line numbers do not lead to the scope.
     """
 
     value: bool
@@ -83,9 +83,9 @@ class FrameStarted(CodeObject, frozen=True, kw_only=True):
     Parameters
     ----------
     stack : list of StackEntry
-        The Python stack at the call that caused it, outermost first.
+        The Python stack at the call that made Dynamo compile, outermost first.
     module : str or None
-        The class of the module whose call the code implements.
+        The class of the called module, if the code is a module's ``forward`` or a wrapper around it.
     """
 
     kind: ClassVar[str] = "graphbreak_start"
@@ -96,7 +96,7 @@ class FrameStarted(CodeObject, frozen=True, kw_only=True):
 
 
 class Conditions(Addition, frozen=True, kw_only=True):
-    """The place of an event in a trace and the settings in force at that moment.
+    """The location of an event, and the settings in force at that moment.
 
     Parameters
     ----------
@@ -107,9 +107,9 @@ class Conditions(Addition, frozen=True, kw_only=True):
     scopes : list of OpenScope
         The open scopes, outermost first.
     error_on_graph_break, fullgraph : bool or None
-        Dynamo's values of these settings, ``None`` if they could not be read.
+        The values of these settings in Dynamo; ``None`` if they could not be read.
     fullgraph_site : FullgraphSite or None
-        The place of the ``torch.compile(fullgraph=True)`` in force.
+        The call to ``torch.compile(fullgraph=True)`` in force.
     """
 
     stack: list[StackEntry] = []
@@ -133,7 +133,8 @@ class BreakSeen(Conditions, frozen=True, kw_only=True):
     type : str or None
         The class of the underlying exception.
     gb_type, gb_id : str or None
-        The name and number in PyTorch's registry, if the exception and the beginning of the text give them.
+        The name and the id in PyTorch's registry of graph breaks, if the exception or the beginning of its text has
+        them.
     """
 
     kind: ClassVar[str] = "graphbreak_break"
@@ -172,16 +173,16 @@ class RegistryEntry(msgspec.Struct, frozen=True):
 
 
 class FrameRefused(Conditions, frozen=True, kw_only=True):
-    """A frame that Dynamo did not even begin to compile.
+    """Dynamo refuses to compile a frame, without even beginning.
 
     Parameters
     ----------
     name, filename, firstlineno
-        The code object, if known.
+        The identity of the code object, if known.
     limit, limit_value
-        The setting that prevents a further compilation, and its value.
+        The name of the setting that prevents a further compilation, and its value.
     wrapped : CodeObject or None
-        The decorated function, if the code object is the wrapper that torch shares between all of them.
+        The decorated function, if the code object is the wrapper that torch shares between all decorated functions.
     """
 
     kind: ClassVar[str] = "graphbreak_refusal"
@@ -200,7 +201,7 @@ class FrameRefused(Conditions, frozen=True, kw_only=True):
 
     @property
     def code(self) -> tuple[str, str, int] | None:
-        """The function, file and first line of the code object; ``None`` if one of them is unknown."""
+        """The function's name, file and first line; ``None`` if one of them is unknown."""
         if self.name is None or self.filename is None or self.firstlineno is None:
             return None
         return self.name, self.filename, self.firstlineno
@@ -212,7 +213,7 @@ class FrameSkipped(CodeObject, frozen=True, kw_only=True):
     Parameters
     ----------
     is_compiled_in_place : bool
-        Whether it is the ``forward`` of a module that ``module.compile()`` has compiled.
+        Whether the frame is the ``forward`` of a module that ``module.compile()`` has compiled.
     """
 
     kind: ClassVar[str] = "graphbreak_skip"
@@ -228,11 +229,11 @@ class CompiledAgain(Addition, frozen=True, kw_only=True):
     Parameters
     ----------
     name : str
-        The function, or the class of the module.
+        The name of the function, or of the class of the module.
     is_module, stays_module : bool
         Whether the argument was a module, and whether the result is one.
     site : StackEntry or None
-        The place of the call.
+        The line of the call.
     """
 
     kind: ClassVar[str] = "graphbreak_compiled_again"
@@ -248,16 +249,16 @@ ORIG_MOD = "_orig_mod."
 
 
 class CompiledSaved(Addition, frozen=True, kw_only=True):
-    """A compiled module was pickled, or its state was saved with the names that the wrapper gives it.
+    """A compiled module was pickled, or its state was saved under the names that the wrapper gives to its parameters.
 
     Parameters
     ----------
     is_module : bool
         Whether the module itself was pickled.
     is_part : bool
-        Whether only a part of the module whose state was saved is compiled.
+        Whether the saved module itself is not compiled, only a part of it.
     site : StackEntry or None
-        The place that saves it.
+        The line that saves it.
     """
 
     kind: ClassVar[str] = "graphbreak_compiled_saved"
@@ -268,20 +269,20 @@ class CompiledSaved(Addition, frozen=True, kw_only=True):
 
 
 class ResumeCreated(CodeObject, frozen=True, kw_only=True):
-    """Dynamo looks up the resume function for the place after a break.
+    """Dynamo looks up the resume function that continues after a break.
 
     Parameters
     ----------
     of : CodeObject
-        The code that it resumes.
+        The function that it resumes.
     line : int or None
-        The line at which it continues.
+        The line on which it continues.
     new : bool or None
         Whether Dynamo just created it.
     compiled : bool or None
         Whether Dynamo already has compiled code for it.
     enters : int or None
-        The id of the resume function that it calls first, for nested breaks: that of the function in which it broke.
+        For nested breaks, the id of the resume function that it calls first: the one for the function that broke.
     """
 
     kind: ClassVar[str] = "graphbreak_resume"
@@ -294,7 +295,7 @@ class ResumeCreated(CodeObject, frozen=True, kw_only=True):
 
 
 class ResumedAt(Addition, frozen=True, kw_only=True):
-    """The line at which the resume function of a frame continues, if a log has the line; see :class:`ResumeCreated`."""
+    """The line on which a resume function continues, if a log contains it; live runs have :class:`ResumeCreated`."""
 
     kind: ClassVar[str] = "graphbreak_resumed_at"
 
@@ -319,12 +320,12 @@ class AnswerDiffers(Addition, frozen=True, kw_only=True):
     compiled, eager : str
         The result while Dynamo traces, and the result without ``torch.compile``.
     call : StackEntry
-        The place of the call.
+        The location of the call.
     branch : StackEntry or None
-        The jump that depends on the result; ``None`` for the call itself.
+        The location of the test that depends on the result; ``None`` for the call itself.
     lines, skipped : list of int
-        The lines of the branch's file that were traced only because of the result, and those that only uncompiled code
-        reaches.
+        The lines in the file of the test that were traced only because of the result, and the lines that only
+        uncompiled code reaches.
     """
 
     kind: ClassVar[str] = "graphbreak_answer"
@@ -349,7 +350,7 @@ class GraphStacks(Addition, frozen=True, kw_only=True):
 
 
 class UnrecordedSkips(Addition, frozen=True, kw_only=True):
-    """The PyTorch release skips some frames without a record; ``what`` names those that we cannot record either."""
+    """The PyTorch release skips some frames without a record; ``what`` describes those that we cannot record either."""
 
     kind: ClassVar[str] = "graphbreak_blind"
 
@@ -380,7 +381,7 @@ class Note(Addition, frozen=True, kw_only=True):
 
 
 class DeviceUsed(Addition, frozen=True, kw_only=True):
-    """The requested and the used device, with the fields of the report's ``Device``."""
+    """The requested device and the device that was used; the fields are those of the report's ``Device``."""
 
     kind: ClassVar[str] = "graphbreak_device"
 
@@ -391,18 +392,19 @@ class DeviceUsed(Addition, frozen=True, kw_only=True):
 
 
 class CompiledForReport(Addition, frozen=True, kw_only=True):
-    """Something that was compiled for the report although the program does not compile it.
+    """A module or a function that was compiled only for the report, because the program does not compile it.
 
     Parameters
     ----------
     name : str
-        The program's name for it, e.g. ``model`` or ``trainer.net``, or else the name of its class or function.
+        The name in the program, for example ``model`` or ``trainer.net``; if it has none, the name of the class or
+        function.
     type : str or None
         The class of a module.
     code : str or None
         The statement with which the program would compile it; ``None`` if the program has no name for it.
     filename, line : str and int, or None
-        The statement of the program before which ``code`` belongs.
+        The file and the line of the statement before which ``code`` belongs.
     """
 
     kind: ClassVar[str] = "graphbreak_compiled"
@@ -440,10 +442,10 @@ class SourceRecorded(Addition, frozen=True, kw_only=True):
     kind_of_source : {"cell", "file", "library"} or None
         The kind of source; ``None`` means that the file name determines it. The trace calls this field ``kind``.
     lines : dict
-        Single lines that records mention, by line number.
+        The text of single lines that records mention, by line number.
     line_offset, indent : int
-        The number of lines at the front of a cell, and of columns at the front of each line, that the notebook removed
-        before it ran the cell.
+        The number of lines at the beginning of a cell, and of columns at the beginning of each line, that were removed
+        before the cell ran.
     """
 
     kind: ClassVar[str] = "graphbreak_source"
@@ -458,15 +460,15 @@ class SourceRecorded(Addition, frozen=True, kw_only=True):
 
 
 class SettingsInForce(Addition, frozen=True, kw_only=True):
-    """Settings of Dynamo when a frame was compiled; recorded for the first frame and after each change.
+    """Dynamo's settings when a frame was compiled; they are recorded for the first frame and after each change.
 
     Parameters
     ----------
     values : dict
-        The settings whose value is not the default, and two that are always recorded: ``nested_graph_breaks`` and
+        The settings with a value other than the default, and two that are always recorded: ``nested_graph_breaks`` and
         ``recompile_limit``.
     defaults : list of str
-        The names in ``values`` whose value is the default.
+        The names of the settings in ``values`` with the default value.
     """
 
     kind: ClassVar[str] = "graphbreak_config"
@@ -485,18 +487,19 @@ class CachedCode(CodeObject, frozen=True, kw_only=True):
 
 
 class RunSummary(Addition, frozen=True, kw_only=True):
-    """The run as a whole: versions, settings of Dynamo at the end, folders of packages, times in seconds.
+    """Facts about the run as a whole: versions, Dynamo's settings at its end, folders of packages, times in seconds.
 
     Parameters
     ----------
     watched : bool
         Whether both the trace and our hooks recorded the run, so that they can be compared.
     compiled_calls : bool
-        Whether calls were compiled for the report; a :class:`CompiledForReport` describes each of them.
+        Whether calls may be compiled only for the report; each such call has a :class:`CompiledForReport`.
     begun : int or None
         The number of compilations that Dynamo itself counted, if it counts them.
     held : list of CachedCode or None
-        The code that Dynamo began to compile before the run and still has in its cache; it may run without a record.
+        The code that Dynamo began to compile before the run and whose result is still in its cache: it may run without
+        a record.
     """
 
     kind: ClassVar[str] = "graphbreak_run"

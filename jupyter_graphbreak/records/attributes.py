@@ -1,4 +1,4 @@
-"""Read the type and the attributes of any object without running ``__getattr__`` or properties of its class."""
+"""Read the type and the attributes of any object without running ``__getattr__`` or a property of its class."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MEMBER_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 
 
 def is_instance(value: Any, kinds: type | UnionType | tuple[Any, ...]) -> bool:
-    """Return whether an object has one of some types, even if it claims to have a different ``__class__``.
+    """Return whether an object is an instance of some types, whatever it claims in ``__class__``.
 
-    Mocks with a specification and proxies make such claims. They have neither the memory of a tensor nor the items of a
-    list, and their ``__class__`` may raise.
+    Proxies and mocks with a specification claim a different class: they have neither the memory of a tensor nor the
+    items of a list, and reading their ``__class__`` may raise.
     """
     return issubclass(type(value), kinds)
 
@@ -33,21 +33,21 @@ def is_dataclass(value: Any) -> bool:
 
 
 def proxy_member(proxy_class: type) -> Any:
-    """Return the descriptor through which a proxy class, such as those of ``wrapt``, refers to the wrapped objects.
+    """Return the descriptor through which instances of a proxy class, such as those of ``wrapt``, refer to an object.
 
-    The result is ``None`` for any other class.
+    For any other class, the result is ``None``.
     """
     base = next((base for base in proxy_class.__mro__ if "__wrapped__" in vars(base)), object)
     member = vars(base).get("__wrapped__")
-    # A lazy proxy creates its object when ``__wrapped__`` is read.
+    # A lazy proxy, which has a factory, creates its object when ``__wrapped__`` is read.
     is_proxy = type(member) in _MEMBER_DESCRIPTORS and "__class__" in vars(base) and "__factory__" not in vars(base)
     return member if is_proxy else None
 
 
-def proxied_by(value: Any) -> Any:
+def proxy_target(value: Any) -> Any:
     """Return the object to which a proxy, weak or not, refers; ``None`` for any other object."""
     if type(value) in WEAK_PROXIES:
-        with contextlib.suppress(ReferenceError, AttributeError):  # the object is gone
+        with contextlib.suppress(ReferenceError, AttributeError):  # the object was freed
             return value.__reduce_ex__.__self__
     if (member := proxy_member(type(value))) is not None:
         with contextlib.suppress(ValueError, AttributeError):  # the proxy has no object yet
@@ -56,18 +56,16 @@ def proxied_by(value: Any) -> Any:
 
 
 def attribute_of(value: Any, name: str, default: Any = None) -> Any:
-    """Return an attribute of any object, even one whose ``__getattr__`` raises or counts its calls.
-
-    No ``__getattr__``, ``__getattribute__`` or property of its class runs.
+    """Return an attribute of any object, without running ``__getattr__``, ``__getattribute__`` or a property.
 
     Parameters
     ----------
     default : object, optional
-        The result if there is no such attribute, or if only these could return it.
+        The result if there is no such attribute, or if only these methods could return it.
     """
     class_ = type(value)
-    of_class = next((vars(base)[name] for base in class_.__mro__ if name in vars(base)), None)
-    if isinstance(of_class, property | functools.cached_property):
+    class_attribute = next((vars(base)[name] for base in class_.__mro__ if name in vars(base)), None)
+    if isinstance(class_attribute, property | functools.cached_property):
         return default
     # The attributes of a thread-local object are in its thread.
     base: Any = next((base for base in (type, threading.local) if issubclass(class_, base)), object)
@@ -77,10 +75,10 @@ def attribute_of(value: Any, name: str, default: Any = None) -> Any:
         return default
 
 
-def unwrapped(value: Any) -> Any:
+def unwrap(value: Any) -> Any:
     """Return the function inside the wrappers that ``functools.wraps`` marks."""
-    seen = [value]
-    while (inner := attribute_of(value, "__wrapped__")) is not None and all(inner is not outer for outer in seen):
-        seen.append(inner)
+    wrappers = [value]
+    while (inner := attribute_of(value, "__wrapped__")) is not None and all(inner is not outer for outer in wrappers):
+        wrappers.append(inner)
         value = inner
     return value

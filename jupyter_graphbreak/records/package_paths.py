@@ -14,21 +14,21 @@ from pathlib import Path
 
 import msgspec
 
-#: The standard library in a path from a different machine; one of its modules must follow.
+#: The folder of the standard library in a path from a different machine; the name of one of its modules must follow.
 _STANDARD_LIBRARY = re.compile(
     r"(?:^|/)(?:lib(?:64)?/python3\.\d+t?|Python3\d+(?:-\w+)?/Lib)/(?P<module>(?P<top>\w+)(?:\.py$|/).*)"
 )
 _PACKAGE_FOLDERS = ("/site-packages/", "/dist-packages/")
-#: Code that a package generated outside its own folder: the file has the dotted name of a module that cannot be
-#: imported, such as ``torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_x1.py`` (PyG, ``module_from_template``).
+#: A file with code that a package generated outside its own folder. Its name is the dotted name of a module that cannot
+#: be imported, as in ``torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_x1.py`` (PyG, ``module_from_template``).
 _GENERATED_MODULE = re.compile(r"(?:^|[/\\])(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,})\.py$")
 
 
 class PackagePaths(msgspec.Struct, frozen=True):
     """The folders of packages and of the standard library.
 
-    Unknown folders, such as those of a different machine, are recognized by ``site-packages``, ``dist-packages`` and
-    ``lib/python3.N`` in a path.
+    Other folders of this kind, such as those of a different machine, are recognized by ``site-packages``,
+    ``dist-packages`` or ``lib/python3.N`` in a path.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class PackagePaths(msgspec.Struct, frozen=True):
     folders: tuple[str, ...] = ()
 
     def module_path(self, filename: str) -> str | None:
-        """Return the path of a library's file relative to Python's search path, ``None`` for the user's own files.
+        """Return the path of a library's file relative to Python's search path; ``None`` for one of the user's files.
 
         The path of ``/venv/lib/python3.12/site-packages/torch/fx/node.py`` is ``torch/fx/node.py``. Frozen modules
         keep their names: ``<frozen runpy>``.
@@ -61,7 +61,7 @@ def _module_path(roots: tuple[str, ...], folders: tuple[str, ...], filename: str
             return path[len(parent) + 1 :]
     root = max((root for root in map(as_folder, roots) if path.startswith(root)), key=len, default="")
     path_in_root = path[len(root) :] if root else None
-    # Packages may be inside the folder of the standard library, or inside a package.
+    # A folder of packages may be inside the folder of the standard library, or inside a package.
     package_starts = [f"/{path}".rfind(part) + len(part) - 1 for part in _PACKAGE_FOLDERS if part in f"/{path}"]
     if package_starts and max(package_starts) >= len(root):
         return path[max(package_starts) :]
@@ -75,7 +75,7 @@ def _module_path(roots: tuple[str, ...], folders: tuple[str, ...], filename: str
 
 
 def as_folder(path: str) -> str:
-    """Return the path of a folder with forward slashes and one at the end."""
+    """Return the path of a folder with forward slashes, one of them at its end."""
     return path.replace("\\", "/").rstrip("/") + "/"
 
 
@@ -101,38 +101,38 @@ _SOURCE_INSTALLS = (
 
 
 def library_roots() -> list[str]:
-    """Return the folders of libraries: the standard library, and wherever packages are installed.
+    """Return the folders of libraries: those of the standard library and of installed packages.
 
-    Besides Python's own folders these are the folders of the search path that contain an installed package
-    (``*.dist-info``), as ``pip install --target`` makes them.
+    Besides Python's own folders, these are the folders of the search path that contain an installed package
+    (``*.dist-info``), such as the folders that ``pip install --target`` creates.
     """
     return list(_roots(tuple(sys.path)))
 
 
 def package_folders() -> list[str]:
-    """Return the folders of PyTorch, Jupyter's packages and this package that are outside :func:`library_roots`."""
-    loaded = tuple(getattr(sys.modules.get(name), "__file__", None) or "" for name in _SOURCE_INSTALLS)
-    return list(_folders(tuple(sys.path), loaded))
+    """Return the folders of PyTorch, Jupyter's packages and this package that are not below :func:`library_roots`."""
+    loaded_files = tuple(getattr(sys.modules.get(name), "__file__", None) or "" for name in _SOURCE_INSTALLS)
+    return list(_folders(tuple(sys.path), loaded_files))
 
 
 def package_paths() -> PackagePaths:
-    """Return the folders of libraries and of single packages, which determine the owner of a file."""
+    """Return the folders of libraries and of single packages of this process, which determine the owner of a file."""
     return PackagePaths(tuple(library_roots()), tuple(package_folders()))
 
 
-#: The file names of code that a person typed in a Python or IPython session, or of an example in a docstring.
+#: The file names of code that a person typed in a Python or IPython session, and of examples in docstrings.
 _TYPED_CODE = re.compile(r"<(?:stdin|console|i?python-input-[\w-]+|doctest .*)>")
 
 
 def is_typed_code(filename: str) -> bool:
-    """Return whether a file name is that of code typed in an interactive session, and not of generated code."""
+    """Return whether a file name is that of code typed in an interactive session, not of generated code."""
     return _TYPED_CODE.fullmatch(filename) is not None
 
 
 def is_library(filename: str) -> bool:
-    """Return whether a file belongs to a library; ``<frozen os>``, for example, belongs to the standard library.
+    """Return whether a file belongs to a library, which includes the standard library: ``<frozen os>``, for example.
 
-    A package that is installed from source, outside the folders for packages, counts as the user's code.
+    A package that is installed from source, outside the folders of packages, counts as the user's code.
     """
     roots = ("<frozen ", *(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
     return filename.startswith(roots) or _GENERATED_MODULE.search(filename) is not None
@@ -147,10 +147,10 @@ def _roots(search_path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=8)
-def _folders(search_path: tuple[str, ...], loaded: tuple[str, ...]) -> tuple[str, ...]:
-    known = PackagePaths(_roots(search_path))
-    outside = {os.path.dirname(file) for file in loaded if file and known.module_path(file) is None}  # noqa: PTH120
-    return tuple(sorted(outside | {os.path.realpath(folder) for folder in outside}))
+def _folders(search_path: tuple[str, ...], loaded_files: tuple[str, ...]) -> tuple[str, ...]:
+    known_paths = PackagePaths(_roots(search_path))
+    outside_folders = {os.path.dirname(file) for file in loaded_files if file and known_paths.module_path(file) is None}  # noqa: PTH120
+    return tuple(sorted(outside_folders | {os.path.realpath(folder) for folder in outside_folders}))
 
 
 def _contains_packages(folder: str) -> bool:

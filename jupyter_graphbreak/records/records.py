@@ -1,4 +1,4 @@
-"""Records: unparsed entries of PyTorch's structured trace.
+"""Records: entries of PyTorch's structured trace, as they were written, and functions that parse parts of them.
 
 A record is one entry of the trace that ``TORCH_TRACE`` writes to disk and that the logger ``torch.__trace`` passes to
 handlers: a JSON envelope and, for some kinds, a text payload. :mod:`jupyter_graphbreak.recording.recorder` adds the
@@ -39,18 +39,20 @@ NEEDED_ENTRIES = frozenset(
         "symbolic_shape_specialization",
     }
 )
-#: The metrics to keep; a report does not need the many other settings and counters.
+#: The metrics of a compilation that a report needs; the many other settings and counters are left out.
 _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
             "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "graph_op_count",
             "restart_reasons", "recompile_reason", "backend_compile_time_s",
             "cudagraph_skip_reason")  # fmt: skip
 
-#: The fields to keep about a size of which the code makes a constant: its names in guards, and the stack of the line.
+#: The fields that a report needs about a size of which the code makes a constant: its names in guards, and the stack at
+#: the line that does so.
 _SPECIALIZATION = ("sources", "user_stack")
 _FRAME_SECONDS = "entire_frame_compile_time_s"
-#: The reason why code compiled in a trial is no longer valid; it is not a recompile reason of the program.
+#: The reason that invalidates code compiled in a trial; it is not a reason for a recompile of the program.
 TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
-#: More than PyTorch produces: its reasons for a recompile are shorter, and its default limit allows fewer compilations.
+#: Upper bounds beyond what PyTorch writes: its reasons for a recompile are shorter, and its default limit allows fewer
+#: compilations.
 _MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
 #: An upper bound of the times in a log, in seconds.
 _MAX_TIME_S = 1e11
@@ -99,7 +101,7 @@ class CompileKey(msgspec.Struct, frozen=True, order=True):
 
 
 class StackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One entry of a stack. In JSON it is a list of its fields, of which the last ones may be missing.
+    """One entry of a stack. In JSON, it is a list of the values of its fields, of which the last ones may be missing.
 
     Parameters
     ----------
@@ -133,10 +135,10 @@ class Record(msgspec.Struct, frozen=True):
     Parameters
     ----------
     envelope : dict
-        The JSON object of the entry: one key for its kind, whose value is the metadata, and keys that describe its
+        The JSON object of the entry: one key is its kind, with the metadata as the value; the other keys describe its
         origin (``frame_id``, ``frame_compile_id``, ``attempt``, ...).
     payload : str or None
-        The text that follows it, if any.
+        The text that follows the envelope, if any.
     """
 
     envelope: dict[str, Any]
@@ -166,12 +168,12 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def attempt(self) -> int:
-        """The number of restarts of the frame before this entry; 0 if the entry has none."""
+        """How often Dynamo restarted the frame before this entry; 0 if it did not, or if the entry does not tell."""
         return int(self.envelope.get("attempt") or 0)
 
 
 class CompileTime(msgspec.Struct, frozen=True, array_like=True):
-    """The start of one compilation in seconds since 1970, its duration, and the function's name if known."""
+    """The start of one compilation in seconds since 1970, its duration in seconds, and the function's name if known."""
 
     start: float
     seconds: float
@@ -181,7 +183,7 @@ class CompileTime(msgspec.Struct, frozen=True, array_like=True):
 def compile_time(record: Record) -> CompileTime | None:
     """Return the time of a compilation, from the record of its metrics; ``None`` for other records.
 
-    The record must not have gone through :func:`without_spare_data`, which removes the start.
+    The record must not have gone through :func:`reduce_record`, which removes the start.
     """
     if not record.kind.endswith("compilation_metrics") or not isinstance(record.data, dict):
         return None
@@ -197,10 +199,10 @@ def compile_time(record: Record) -> CompileTime | None:
     return CompileTime(start, seconds, display_name(function) if isinstance(function, str) else None)
 
 
-def without_spare_data(record: Record) -> Record:
-    """Return a record of metrics, of a cache or of a specialized size reduced to what a report needs.
+def reduce_record(record: Record) -> Record:
+    """Return a record reduced to the data that a report needs, if it is about metrics, a cache or a specialized size.
 
-    Other records stay unchanged.
+    Any other record is returned unchanged.
     """
     if "_cache_" in record.kind:
         return Record(record.envelope, _bypass_reason(record.payload))
@@ -208,13 +210,13 @@ def without_spare_data(record: Record) -> Record:
     if needed_keys is _METRICS and not record.kind.endswith("compilation_metrics"):
         return record
     data = record.data
-    needed = {key: _plain(data.get(key)) for key in needed_keys}
+    needed_data = {key: _sorted_if_set(data.get(key)) for key in needed_keys}
     context = {key: value for key, value in record.envelope.items() if value is not data}
-    return Record({**context, record.kind: needed})
+    return Record({**context, record.kind: needed_data})
 
 
 def _bypass_reason(payload: str | None) -> str | None:
-    """Return the reason why a cache was bypassed, from the description of its use."""
+    """Return the reason why a cache was bypassed, given the payload of a cache's record."""
     try:
         data = msgspec.json.decode(payload or "{}")
     except msgspec.DecodeError:
@@ -223,40 +225,40 @@ def _bypass_reason(payload: str | None) -> str | None:
     return reason if isinstance(reason, str) else None
 
 
-def _plain(value: Any) -> Any:
+def _sorted_if_set(value: Any) -> Any:
     return sorted(value) if isinstance(value, set | frozenset) else value
 
 
 def with_encodable_text(record: Record) -> Record:
-    """Return a record with lone surrogates, which cannot be encoded, replaced by escapes."""
+    """Return a record in which lone surrogates, which cannot be encoded, are replaced with escapes."""
     try:
         msgspec.json.encode(record.envelope)
         (record.payload or "").encode()
     except UnicodeEncodeError:
-        return Record(_escaped(record.envelope), _escaped(record.payload))
+        return Record(_escape_surrogates(record.envelope), _escape_surrogates(record.payload))
     return record
 
 
-def _escaped(value: Any) -> Any:
+def _escape_surrogates(value: Any) -> Any:
     match value:
         case str():
             return value.encode("utf-8", "backslashreplace").decode()
         case dict():
-            return {_escaped(key): _escaped(inner) for key, inner in value.items()}
+            return {_escape_surrogates(key): _escape_surrogates(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_escaped(inner) for inner in value]
+            return [_escape_surrogates(inner) for inner in value]
     return value
 
 
 def read_stack(text: str) -> list[StackEntry]:
-    """Parse a traceback in Python's format, outermost entry first."""
+    """Return the entries of a traceback in Python's format, outermost first."""
     return [StackEntry(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]
 
 
 def read_recompile_reasons(payload: str) -> list[str]:
-    """Read the payload of ``recompile_reasons``: a bare string for one reason, a JSON list for several.
+    """Return the reasons in the payload of ``recompile_reasons``, which is a string or a JSON list of several.
 
-    Reasons about code that a trial compiled are left out: that code is not a version of the program.
+    Reasons about code that a trial compiled are left out: this code is not a version of the program.
     """
     try:
         reasons = msgspec.json.decode(payload)
@@ -272,26 +274,26 @@ def read_recompile_reasons(payload: str) -> list[str]:
 _GUARD_PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d{1,9}) in (?P<function>[\w.<>]+)")
 
 
-def guard_place(reason: str) -> StackEntry | None:
+def parse_guard_location(reason: str) -> StackEntry | None:
     """Return the line of a guard from the comment at its end, with the end of the file's path; ``None`` if unknown."""
     match = _GUARD_PLACE.search(reason)
     return StackEntry(match["path"], int(match["line"]), match["function"]) if match is not None else None
 
 
-#: The file with the objects that replace open files and the like in a trial.
+#: The module that defines the objects which replace open files and similar objects in a trial.
 _STAND_INS_FILE = "jupyter_graphbreak/experiments/trial/stand_ins.py"
 
 
 def is_inserted_frame(module_path: str | None, function: str) -> bool:
-    """Return whether a frame is one that torch, or an object of a trial, inserts after the program's own call.
+    """Return whether torch, or an object of a trial, inserts this frame between the program's call and the operation.
 
-    For example, torch inserts a frame before each operation if a default device is set, and Dynamo traces built-in
-    functions such as ``enumerate`` as Python functions of its own.
+    For example, torch inserts a frame for each operation if a default device is set, and Dynamo replaces built-in
+    functions such as ``enumerate`` with Python functions of its own.
 
     Parameters
     ----------
     module_path : str or None
-        The file as Python imports it, ``None`` for the user's own files.
+        The path of the file relative to Python's search path; ``None`` for one of the user's files.
     function : str
         The name of the code object.
     """
@@ -303,7 +305,7 @@ def is_inserted_frame(module_path: str | None, function: str) -> bool:
 
 
 def strip_inserted_frames(stack: list[StackEntry], packages: PackagePaths) -> list[StackEntry]:
-    """Return a stack without the frames that torch inserts after the program's own call; unchanged if all are such."""
+    """Return a stack without the inserted frames at its end; if it has no others, return it unchanged."""
     end = len(stack)
     while end and is_inserted_frame(packages.module_path(stack[end - 1].filename), stack[end - 1].function):
         end -= 1
@@ -317,18 +319,18 @@ def original_name(name: str) -> str:
     return name
 
 
-def resumed_at(name: str) -> int | None:
-    """Return the line in the name of a resume function, which is the line of the break that created it."""
+def line_in_resume_name(name: str) -> int | None:
+    """Return the line number in the name of a resume function: the line of the break for which it was created."""
     match = _RESUME_NAME.match(name)
     return int(match["line"]) if match is not None else None
 
 
 def display_name(name: str) -> str:
-    """Return the name to show for a function that Dynamo compiles; a cell compiled as a function is called "cell"."""
+    """Return the name to show for a function that Dynamo compiles: the original name, or "cell" for a whole cell."""
     plain = original_name(name)
     return "cell" if plain == "<module>" else plain
 
 
-def is_resume(name: str) -> bool:
+def is_resume_name(name: str) -> bool:
     """Return whether this is the name of a function that Dynamo created to resume after a break."""
     return _RESUME_NAME.match(name) is not None

@@ -1,6 +1,6 @@
-"""Read only regular files, with a size limit if needed, and replace a file only by a complete new one.
+"""Read only regular files, with an optional size limit, and replace a file only with a complete new one.
 
-The path of a log, a notebook or a baseline comes from the user or from another file, so it may name anything: a pipe
+The path of a log, a notebook or a baseline comes from the user or from a file, so it may lead to anything: a pipe
 without a writer, an endless device, a folder. Reading never blocks on these.
 """
 
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Windows has only the last of these flags; its file system has no pipes.
+
+# Of the flags after ``O_RDONLY``, Windows has only the last one; its file system has no pipes.
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 
 
@@ -33,7 +34,7 @@ def open_regular(path: str | Path, *, follow_links: bool = True) -> io.FileIO:
     Raises
     ------
     OSError
-        If the path cannot be opened or is not a regular file.
+        If the path cannot be opened or does not lead to a regular file.
     """
     _require_regular(path, Path(path).stat(follow_symlinks=follow_links))  # before opening, which can affect a device
     flags = _FLAGS if follow_links else _FLAGS | getattr(os, "O_NOFOLLOW", 0)
@@ -70,10 +71,10 @@ def read_regular(path: str | Path, max_bytes: int, *, follow_links: bool = True)
 
 @contextlib.contextmanager
 def atomic_replacement(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary file in the same folder, which replaces a file when the context ends without an error.
+    """Yield the path of a temporary file, which replaces the file at ``path`` when the context ends without an error.
 
-    The new file is complete on disk before it replaces the old one, whose permissions it gets.
-    If the path is a symbolic link, its target is replaced.
+    The new file is complete on disk before it replaces the old one, whose permissions it gets. If the path is a
+    symbolic link, the target of the link is replaced.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Collect the source texts that a recording mentions: whole cells, and of files the functions that took part."""
+"""Collect the source text that a recording mentions: whole cells, and the functions of files that took part."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from jupyter_graphbreak.records.additions import SegmentText, SourceRecorded
 from jupyter_graphbreak.records.package_paths import is_library, package_paths
 from jupyter_graphbreak.records.records import (
     StackEntry,
-    guard_place,
     original_name,
+    parse_guard_location,
     read_recompile_reasons,
     read_stack,
     strip_inserted_frames,
@@ -35,15 +35,15 @@ _MAX_LINES = 2000
 
 
 class CellText(msgspec.Struct, frozen=True):
-    """A cell: its name and its text in the editor.
+    """The name of a cell, and its text in the editor.
 
     Parameters
     ----------
     line_offset, indent : int
-        The number of lines at the front of the cell, and of columns at the front of each line, that were removed to run
-        it.
+        The number of lines at the beginning of the cell, and of columns at the beginning of each line, that were
+        removed before the cell ran.
     is_name_shared : bool
-        Whether code of other cells may have the same file name.
+        Whether the code of other cells may have the same file name.
     """
 
     name: str
@@ -57,12 +57,13 @@ class CellText(msgspec.Struct, frozen=True):
 FindCell = Callable[[str], CellText | None]
 
 
-#: The role of a place: the code object of a frame, the place of an event such as a break, or any other place.
+#: The reason why a record mentions a line: the code object of a frame begins on it, an event such as a break occurred
+#: on it, or something else.
 MentionRole = Literal["frame", "event", "other"]
 
 
 class _Mention(NamedTuple):
-    """A place that a record mentions. A library function is kept only if it is the place of an event."""
+    """A line that a record mentions. A function of a library is included only if an event occurred in it."""
 
     filename: str
     line: int | None
@@ -70,12 +71,11 @@ class _Mention(NamedTuple):
     role: MentionRole
 
 
-def recorded_sources(
-    records: Iterable[Record], find_cell: FindCell, running: str | None = None
-) -> list[SourceRecorded]:
-    """Return the source texts that records mention: whole cells, and of files functions and single lines.
+def collect_sources(records: Iterable[Record], find_cell: FindCell, running: str | None = None) -> list[SourceRecorded]:
+    """Return the source text that records mention: whole cells, and the functions and single lines of files.
 
-    The running cell, if its file name is given, comes first, even if only functions of other cells took part.
+    If the file name of the running cell is passed, this cell comes first, even if only functions of other cells took
+    part.
     """
     lines: dict[str, set[int]] = {running: set()} if running is not None else {}
     names: dict[str, set[str]] = {}
@@ -107,13 +107,13 @@ def recorded_sources(
 
 
 def frames_without_code(records: Iterable[Record]) -> set[CompileKey | None]:
-    """Return the keys of the frames for which Dynamo compiled no code."""
+    """Return the compile keys of the frames for which Dynamo compiled no code."""
     metrics = (record for record in records if record.kind == "compilation_metrics")
     return {record.compile_key for record in metrics if record.data.get("graph_op_count") is None}
 
 
 def _is_from(cell: CellText, functions: set[str]) -> bool:
-    """Return whether functions with the file name of a cell are from this cell."""
+    """Return whether functions with the file name of a cell are defined in this cell."""
     names = (name for name in functions if not name.startswith("<"))
     return not cell.is_name_shared or all(re.search(rf"\bdef {re.escape(name)}\b", cell.text) for name in names)
 
@@ -155,7 +155,13 @@ def source_of_file(
 
 
 def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
-    """Yield the places that a readable addition mentions; ``is_given_up``: the record's frame has no compiled code."""
+    """Yield the lines that an addition mentions, none if it cannot be read.
+
+    Parameters
+    ----------
+    is_given_up : bool
+        Whether the record's frame has no compiled code.
+    """
     try:
         addition = additions.read_addition(record)
     except msgspec.ValidationError:
@@ -185,7 +191,7 @@ def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
 
 
 def _mentions_in_entry(record: Record, file_names: Mapping[int, str], known_files: Sequence[str]) -> Iterator[_Mention]:
-    """Yield the lines that caused guards, from PyTorch's own entries.
+    """Yield the lines that created guards, as PyTorch's own entries mention them.
 
     Parameters
     ----------
@@ -199,14 +205,14 @@ def _mentions_in_entry(record: Record, file_names: Mapping[int, str], known_file
     elif record.kind == "artifact:recompile_reasons":
         for reason in read_recompile_reasons(record.payload or ""):
             stack = read_stack(reason)
-            if not stack and (place := guard_place(reason)) is not None:
+            if not stack and (place := parse_guard_location(reason)) is not None:
                 files = [filename for filename in known_files if filename.endswith(place.filename)]
                 stack = [StackEntry(files[0], place.line, place.function)] if len(files) == 1 else []
             yield from _entry_mentions(stack[-1:], "event")
 
 
 def _specializing_entry(record: Record, file_names: Mapping[int, str]) -> list[StackEntry]:
-    """Return the line that makes a constant of a size, if the record has the expected form."""
+    """Return the line that makes a constant of a size, in a list; it is empty if the record has an unexpected form."""
     with contextlib.suppress(KeyError, TypeError):
         stack = [
             StackEntry(file_names[entry["filename"]], entry["line"], entry["name"])
@@ -230,7 +236,7 @@ def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, is_gi
     stack = event.whole_stack
     places: list[StackEntry] = stack[-1:]
     if is_given_up:
-        places = [*event.stack[:1], *places]  # the function on which Dynamo gave up: its blocks explain why
+        places = [*event.stack[:1], *places]  # the function on which Dynamo gave up, whose blocks explain the reason
     for entry in stack:
         yield from _entry_mentions((entry,), "event" if any(entry is place for place in places) else "other")
 
@@ -247,18 +253,18 @@ def _code_mentions(code: additions.CodeObject | None) -> Iterator[_Mention]:
 
 
 def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
-    """Return the functions around some lines of a file, each once, in order."""
+    """Return the functions that contain some lines of a file, each once, in order."""
     blocks: dict[int, int] = {}
     for line, name in functions.items():
         start = _function_start(text, line, name)
         if start is None or start in blocks:
             continue
-        with contextlib.suppress(Exception):  # a tokenizer error: the file was changed after the import
+        with contextlib.suppress(Exception):  # the tokenizer fails if the file was changed after the import
             blocks[start] = start + len(inspect.getblock(text[start - 1 : start - 1 + _MAX_LINES]))
     segments: list[SegmentText] = []
     covered = 0
     for start, end in sorted(blocks.items()):
-        if start >= covered:  # otherwise the block is inside a function that is already included
+        if start >= covered:  # otherwise a function that is already included contains the block
             segments.append(SegmentText(start, "".join(text[start - 1 : end - 1]).rstrip("\n")))
             covered = end
     return segments
@@ -267,8 +273,8 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
 def _function_start(text: list[str], line: int, name: str) -> int | None:
     """Return the first line (decorators included) of the function ``name`` that contains ``line``.
 
-    For a lambda or a comprehension, it is the first line of the function around it, or else the line itself. The result
-    is ``None`` if there is no such function.
+    For a lambda or a comprehension, it is the first line of the function that contains it, or else the line itself. The
+    result is ``None`` if there is no such function.
     """
     if not 0 < line <= len(text):
         return None

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import msgspec
 
-from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report, require_this_version
+from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report, require_known_version
 
 #: The MIME type of a job in a notebook's output, which also contains the kernel's own report.
 JOB_MIME_TYPE = "application/vnd.graphbreak.job.v1+json"
@@ -139,4 +139,4 @@ class Job(msgspec.Struct, frozen=True):
             If the data is not a job, or has a different major version. For data that is not JSON, its base class
             ``msgspec.DecodeError`` is raised.
         """
-        return require_this_version(msgspec.json.decode(data, type=cls))
+        return require_known_version(msgspec.json.decode(data, type=cls))

@@ -619,7 +619,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
             If the data is not a report, or has a different major version. For data that is not JSON, its base class
             ``msgspec.DecodeError`` is raised.
         """
-        return require_this_version(msgspec.json.decode(data, type=cls))
+        return require_known_version(msgspec.json.decode(data, type=cls))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -635,7 +635,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
             report.to_json()
         except UnicodeEncodeError as error:  # a lone surrogate, which UTF-8 cannot encode but an escape in JSON can
             raise msgspec.ValidationError(f"the report has text that is not Unicode: {error.reason}") from None
-        return require_this_version(report)
+        return require_known_version(report)
 
 
 class _HasSchemaVersion(Protocol):
@@ -646,7 +646,7 @@ class _HasSchemaVersion(Protocol):
 _Document = TypeVar("_Document", bound=_HasSchemaVersion)
 
 
-def require_this_version(document: _Document) -> _Document:
+def require_known_version(document: _Document) -> _Document:
     """Return a report or a job; raise ``msgspec.ValidationError`` if it has a different major version."""
     if document.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
         message = f"the report has schema version {document.schema_version}, but this release reads {SCHEMA_VERSION}"

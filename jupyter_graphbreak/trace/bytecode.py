@@ -1,7 +1,7 @@
-"""Read the line at which a resume function continues from its bytecode, which torch 2.13 and later log.
+"""Find out on which line a resume function continues, from its bytecode, which torch 2.13 and newer releases log.
 
-A resume function begins with Dynamo's own code, between two assignments to a variable, and then jumps to the place in
-the copied function where it continues.
+A resume function begins with code that Dynamo inserts between two assignments to a variable. It then jumps to the
+instruction of the copied function at which it continues.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-#: The names of the artifacts that contain a listing of bytecode.
-LISTING = re.compile(r"artifact:torch_dynamo_resume_in_.*_ORIGINAL_BYTECODE")
+#: The kinds of the entries that contain the bytecode of a resume function as a listing.
+LISTING_KIND = re.compile(r"artifact:torch_dynamo_resume_in_.*_ORIGINAL_BYTECODE")
 _PROLOGUE = "__is_tracing_resume_prologue"
 _ROW = re.compile(
     r"^ *(?P<first>\d+|--)?(?: *(?:-->|>>|(?P<label>L\d+):))*(?: *(?P<second>\d+))? +(?P<operation>[A-Z][A-Z_0-9]+)"
@@ -21,13 +21,13 @@ _TARGET = re.compile(r"to (?P<target>\w+)")
 
 class _Row(NamedTuple):
     line: int | None
-    place: str | None
+    offset_or_label: str | None
     operation: str
     argument: str
 
 
 def resumed_line(listing: str) -> int | None:
-    """Return the line at which a resume function continues; ``None`` if the form of its listing is unknown.
+    """Return the line on which a resume function continues; ``None`` if its listing has an unknown form.
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ def resumed_line(listing: str) -> int | None:
     jump = _TARGET.fullmatch(next_row.argument)
     if jump is None or not next_row.operation.startswith("JUMP"):
         return next_row.line
-    return next((row.line for row in rows if row.place == jump["target"]), None)
+    return next((row.line for row in rows if row.offset_or_label == jump["target"]), None)
 
 
 def _rows(listing: str) -> list[_Row]:
-    # With single spaces, a row of any length matches in only one way.
+    # If all spaces are single, a row of any length matches in only one way, and matching is fast.
     texts = (" " + " ".join(line.split()) for line in listing.split("\n"))
     matches = [match for match in map(_ROW.match, texts) if match is not None]
     has_offsets = all(match["first"] or match["second"] for match in matches)  # Python 3.13 writes labels instead

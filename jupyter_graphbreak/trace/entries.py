@@ -1,8 +1,8 @@
-"""Split a structured trace into its entries one by one, keeping only those in memory whose text is still being read.
+"""Yield the entries of a structured trace one by one; only those whose payload is still being read are in memory.
 
-An entry is a line ``V1122 02:10:26.443000 14822 torch/_dynamo/utils.py:2350] {json}``, in which the number before the
-path is the process id; the lines of its payload follow, each after a tab. ``torchrun`` and other launchers may put
-``[rank0]:`` in front of every line.
+An entry begins with a line ``V1122 02:10:26.443000 14822 torch/_dynamo/utils.py:2350] {json}``, in which the number
+before the path is the process id. The lines of its payload follow, each after a tab. ``torchrun`` and other launchers
+may put ``[rank0]:`` in front of every line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from jupyter_graphbreak.records.records import Record
-from jupyter_graphbreak.trace.bytecode import LISTING
+from jupyter_graphbreak.trace.bytecode import LISTING_KIND
 from jupyter_graphbreak.trace.limits import ReadingLimits
 
 if TYPE_CHECKING:
@@ -32,17 +32,17 @@ _LAUNCHER_TAG = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
 #: The maximum number of different launcher tags; a line with any further tag belongs to no entry.
 _MAX_TAGS = 4096
-#: The number of lines between checks of the time.
+#: The deadline is checked each time that this many lines have been read.
 _LINES_PER_TIME_CHECK = 1024
 _MAX_DIGITS = 10
-#: In old traces, the field ``process`` may be a thread id, which is greater than any process id.
+#: Process ids are smaller than this. In old traces, the number may be a thread id instead, which is greater.
 _MAX_PROCESSES = 1 << 22
 _LIMITS = ReadingLimits()
 _UNNAMED_ARTIFACT = {"name": ""}
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """One entry: its process (0 if unknown), its record, and the number of bytes of its envelope."""
+    """One entry: the id of its process (0 if unknown), its record, and the number of bytes of its envelope."""
 
     process: int
     record: Record
@@ -51,26 +51,27 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 @dataclass
 class Tally:
-    """The number of entries of a trace, and of those that could not be read.
+    """Counts the entries of a trace, and those that could not be read.
 
     Parameters
     ----------
     entries : int
-        All entries, including those of kinds that were not requested.
+        The number of all entries, including kinds that were not requested.
     unreadable : int
-        Entries whose envelope is not JSON, or too long.
+        The number of entries whose envelope is not JSON, or too long.
     malformed : int
-        Entries whose envelope does not have PyTorch's form.
+        The number of entries whose envelope does not have the form that PyTorch writes.
     damaged : int
-        Payloads that do not match their checksum.
+        The number of payloads that do not match their checksum.
     stray_lines : int
-        Lines that belong to no entry.
+        The number of lines that belong to no entry.
     cut_reason : str or None
-        The reason why the end may be missing, if it may.
+        The reason why the end of the trace may be missing; ``None`` if it is complete.
     compression_problem : str or None
-        The problem with its compression, if any.
+        The problem with the compression of the file, if any.
     limit : str or None
-        The reason why reading stopped before the end, if it did.
+        The limit because of which reading stopped before the end, as a sentence without a full stop; ``None`` if it did
+        not stop.
     """
 
     entries: int = 0
@@ -110,20 +111,20 @@ def read_entries(
     tally : Tally
         Counts the entries and problems.
     kinds : set of str or None
-        The requested kinds, in addition to our own entries and the bytecode of resume functions; other entries are only
-        counted. ``None`` requests all.
+        The requested kinds; our own entries and the bytecode of resume functions are always included. Other entries are
+        only counted. ``None`` requests all kinds.
     limits : ReadingLimits
         The maximum sizes of lines and payloads.
     deadline : Deadline or None
         The time at which to stop reading.
     """
     wanted_keys = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
-    open_entries: dict[bytes, _OpenEntry | None] = {}  # by the tag of the line
+    open_entries: dict[bytes, _OpenEntry | None] = {}  # by the launcher's tag in front of the line
     line = b"\n"
     for line, is_cut in _lines(stream, limits.line, tally, deadline):
         tag = b""
-        if line[:1] == b"[" and (tagged := _LAUNCHER_TAG.match(line)):
-            tag, line = tagged[0], line[tagged.end() :]  # noqa: PLW2901
+        if line[:1] == b"[" and (tag_match := _LAUNCHER_TAG.match(line)):
+            tag, line = tag_match[0], line[tag_match.end() :]  # noqa: PLW2901
         if line[:1] == b"\t":
             entry = open_entries.get(tag)
             if entry is not None and entry.size <= limits.payload:
@@ -136,9 +137,9 @@ def read_entries(
         if prefix is None or (tag not in open_entries and len(open_entries) >= _MAX_TAGS):
             tally.stray_lines += bool(line.strip()) and not line.startswith(b"#")
             continue
-        finished, open_entries[tag] = open_entries.get(tag), None
-        if finished is not None:
-            yield _complete_entry(finished, tally)
+        finished_entry, open_entries[tag] = open_entries.get(tag), None
+        if finished_entry is not None:
+            yield _complete_entry(finished_entry, tally)
         tally.entries += 1
         new_entry = _begin_entry(line, prefix, wanted_keys, tally) if not is_cut else None
         tally.unreadable += is_cut
@@ -146,13 +147,13 @@ def read_entries(
             open_entries[tag] = new_entry
     if not line.endswith(b"\n") and tally.limit is None:
         tally.cut_reason = "its last line is incomplete"
-    for finished in open_entries.values():
-        if finished is not None:
-            yield _complete_entry(finished, tally)
+    for finished_entry in open_entries.values():
+        if finished_entry is not None:
+            yield _complete_entry(finished_entry, tally)
 
 
 def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | None) -> Iterator[tuple[bytes, bool]]:
-    """Yield the lines of a file until the deadline; with each line, whether it was too long and is truncated."""
+    """Yield the lines of a file until the deadline, each with a flag: whether it was too long and was truncated."""
     for number, line in enumerate(iter(partial(stream.readline, longest), b"")):
         if deadline is not None and number % _LINES_PER_TIME_CHECK == 0 and deadline.is_over:
             tally.limit = "reading it takes too long"
@@ -166,8 +167,8 @@ def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | No
         yield line + b"\n", True
 
 
-def begins_as_trace(text: bytes) -> bool:
-    """Return whether one of the lines at the beginning of a file starts an entry."""
+def starts_like_trace(text: bytes) -> bool:
+    """Return whether one of the lines of a text, the beginning of a file, starts an entry of a trace."""
     return any(
         (prefix := _ENTRY_PREFIX.match(line)) is not None and line[prefix.end() : prefix.end() + 1] == b"{"
         for line in text.split(b"\n")
@@ -175,7 +176,7 @@ def begins_as_trace(text: bytes) -> bool:
 
 
 def _is_wanted(kind: str, kinds: frozenset[str]) -> bool:
-    return kind in kinds or kind.startswith("graphbreak_") or LISTING.fullmatch(kind) is not None
+    return kind in kinds or kind.startswith("graphbreak_") or LISTING_KIND.fullmatch(kind) is not None
 
 
 def _begin_entry(
@@ -205,7 +206,7 @@ def _checksum(payload: bytes) -> str:
 
 
 def _complete_entry(finished: _OpenEntry, tally: Tally) -> LogEntry:
-    """Return a complete entry; the line break after its last line is not part of the payload."""
+    """Return an entry whose payload has been read; the line break after the last line is not part of the payload."""
     if not finished.lines:
         tally.damaged += bool(finished.envelope.get("has_payload"))
         return LogEntry(finished.process, Record(finished.envelope), finished.length)

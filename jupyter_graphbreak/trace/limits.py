@@ -1,4 +1,4 @@
-"""Limits for reading logs: enough for any log that PyTorch writes, but finite for hostile ones."""
+"""Limits for reading logs: high enough for any log that PyTorch writes, but safe for hostile ones."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ import msgspec
 
 
 class ReadingLimits(msgspec.Struct, frozen=True):
-    """The limits that stop the reading of logs; a note says if one was reached.
+    """The limits for reading logs; if one is reached, a note in the report says so.
 
     Parameters
     ----------
     files : int
-        Files in a folder and its subfolders.
+        The maximum number of files in a folder and its subfolders.
     line, payload : int
-        Bytes of one line and of the text that follows an entry.
+        The maximum number of bytes of one line, and of the text that follows an entry.
     text : int
-        Bytes of text kept in memory for one file.
+        The maximum number of bytes of text from one file that are in memory.
     entries : int
-        Entries of one file kept in memory.
+        The maximum number of entries from one file that are in memory.
     processes : int
-        Processes that wrote into one file.
+        The maximum number of processes that wrote into one file.
     unpacked, ratio : int
-        Bytes that any compressed file may unpack to, and bytes per compressed byte for larger files.
+        The maximum number of bytes that any compressed file may unpack to, and for larger files, the maximum number of
+        bytes per compressed byte.
     download : int
-        Bytes of a file in object storage, which is copied to a temporary folder while it is read.
+        The maximum number of bytes of a file in object storage, which is copied to a temporary folder for reading.
     reports : int
-        Bytes of different reports, as JSON, before graphs are listed without operations.
+        The maximum number of bytes of all different reports as JSON; beyond it, graphs are listed without operations.
     seconds : float
-        The time for all files.
+        The time limit for all files, in seconds.
     """
 
     files: int = 4096
@@ -46,7 +47,7 @@ class ReadingLimits(msgspec.Struct, frozen=True):
 
 
 class Deadline:
-    """The time at which reading stops."""
+    """The time at which reading a log has to stop."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds

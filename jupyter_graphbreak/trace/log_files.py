@@ -1,7 +1,7 @@
-"""Find logs and decide which files are traces, in folders and in object storage.
+"""Find the files that are traces, in folders and in object storage.
 
-Files in object storage are copied one at a time to a temporary folder for reading. Any storage that ``fsspec``
-supports works: ``s3://``, ``gs://``, ``abfs://``, ``hf://``, ``memory://``, ...
+Files in object storage are copied one at a time to a temporary folder and read there. All storage that ``fsspec``
+supports can be used: ``s3://``, ``gs://``, ``abfs://``, ``hf://``, ``memory://``, ...
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak.trace.entries import begins_as_trace
+from jupyter_graphbreak.trace.entries import starts_like_trace
 from jupyter_graphbreak.trace.limits import ReadingLimits
 from jupyter_graphbreak.trace.opening import DAMAGE_ERRORS, TooMuchUnpacked, open_trace
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
-#: The number of bytes at the beginning of a file that show whether it is a trace.
+#: A file is recognized as a trace by this many bytes at its beginning.
 _HEAD_BYTES = 1 << 16
-#: The maximum number of names in a folder to sort.
+#: At most this many names of one folder are read, so that they can be sorted.
 _MAX_NAMES = 1 << 16
 _CHUNK = 1 << 20
 _LIMITS = ReadingLimits()
 
 
 class UnreadableTrace(ValueError):  # noqa: N818 - reads as the sentence it reports
-    """A path has no readable trace; the message gives the reason in one line."""
+    """There is no readable trace at a path; the message gives the reason in one line."""
 
 
 class TraceFiles(NamedTuple):
-    """The trace files at a path, and notes about other files."""
+    """The trace files at a path, and notes about files that were not checked or could not be opened."""
 
     files: list[Path]
     notes: list[str]
@@ -52,7 +52,7 @@ def trace_files(path: Path, limits: ReadingLimits = _LIMITS) -> TraceFiles:
     Raises
     ------
     UnreadableTrace
-        If there are none.
+        If there are no trace files.
     """
     try:
         if path.is_file():
@@ -85,15 +85,15 @@ def trace_files(path: Path, limits: ReadingLimits = _LIMITS) -> TraceFiles:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield the regular files in a folder and its subfolders, in order; a file with several links only once."""
-    seen: set[tuple[int, int]] = set()
+    """Yield the regular files in a folder and its direct subfolders, in order; a file with several links only once."""
+    yielded: set[tuple[int, int]] = set()
     for subfolder in (folder, *_sorted_paths_in(folder)):
         for file in _sorted_paths_in(subfolder) if subfolder == folder or subfolder.is_dir() else ():
             if file.is_file() and not file.name.startswith("."):
                 with contextlib.suppress(OSError):
                     status = file.stat()
-                    if (status.st_dev, status.st_ino) not in seen:
-                        seen.add((status.st_dev, status.st_ino))
+                    if (status.st_dev, status.st_ino) not in yielded:
+                        yielded.add((status.st_dev, status.st_ino))
                         yield file
 
 
@@ -106,13 +106,13 @@ def _sorted_paths_in(folder: Path) -> list[Path]:
 
 
 def rank_in(name: str) -> int | None:
-    """Return the rank of a process from the name of its file, ``None`` if the name has none."""
+    """Return the rank in the name of a process's file; ``None`` if the name contains no rank."""
     match = _RANK.search(name)
     return int(match[1]) if match is not None else None
 
 
 def rank_order(name: str) -> tuple[bool, int]:
-    """Return the key that sorts names of files by the rank in them, those without a rank first."""
+    """Return the key that sorts file names by the rank in them, with names without a rank first."""
     rank = rank_in(name)
     return rank is not None, rank or 0
 
@@ -127,29 +127,29 @@ def is_trace(file: Path) -> bool:
     """
     try:
         with open_trace(file) as stream:
-            return begins_as_trace(stream.read(_HEAD_BYTES))
+            return starts_like_trace(stream.read(_HEAD_BYTES))
     except (TooMuchUnpacked, *DAMAGE_ERRORS):
         return False
 
 
 def is_url(path: str) -> bool:
-    """Return whether a path names storage that fsspec opens, rather than a local file."""
+    """Return whether a path is a URL that fsspec opens, and not a local file."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and all(character.isalnum() or character in "+-.:" for character in scheme)
 
 
 class RemoteFolder:
-    """A folder of logs in object storage, or one log.
+    """A folder of logs in object storage, or a single log.
 
     Parameters
     ----------
     limits : ReadingLimits
-        The maximum number of files, and of bytes of one file.
+        The maximum number of files, and the maximum number of bytes of each file.
 
     Raises
     ------
     UnreadableTrace
-        If it cannot be opened, or has no files.
+        If it cannot be opened, or contains no files.
     """
 
     def __init__(self, url: str, limits: ReadingLimits = _LIMITS) -> None:
@@ -177,7 +177,7 @@ class RemoteFolder:
         self.sizes = {name: sizes[name] for name in names}
 
     def _sizes(self, path: str) -> dict[str, int]:
-        """Return the files at a path and below it, with their sizes."""
+        """Return the names of the files at a path and below it, with their sizes in bytes."""
         if self._storage.isfile(path):
             return {path: int(self._storage.size(path) or 0)}
         files = self._storage.find(path, maxdepth=2, detail=True)
@@ -196,12 +196,12 @@ class RemoteFolder:
 
     @contextlib.contextmanager
     def local_copy(self, name: str) -> Iterator[Path]:
-        """Copy a file to a temporary folder, which is removed at the end.
+        """Copy a file to a temporary folder, which is removed when the context ends; yield the path of the copy.
 
         Raises
         ------
         UnreadableTrace
-            If it cannot be read, or is too large.
+            If the file cannot be read, or is too large.
         """
         with tempfile.TemporaryDirectory(prefix="graphbreak-log-") as folder:
             copy = Path(folder) / PurePosixPath(name).name

@@ -1,4 +1,4 @@
-"""The source texts that a log mentions: from files if they exist and are unchanged, else from the log itself."""
+"""Collect facts from a log, and the source text that it mentions: from unchanged files, or else from the log itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import SourceRecorded
 from jupyter_graphbreak.records.package_paths import PackagePaths, is_typed_code
-from jupyter_graphbreak.records.records import Record, is_inserted_frame, is_resume
+from jupyter_graphbreak.records.records import Record, is_inserted_frame, is_resume_name
 from jupyter_graphbreak.records.source_texts import frames_without_code, source_of_cell, source_of_file
 from jupyter_graphbreak.trace.source_folders import SourceFolders
 
@@ -47,7 +47,7 @@ OLD_LOG_LIMITATIONS = (
 
 
 class ProcessFacts:
-    """Collects information about a process from its records: versions, settings, devices, folders."""
+    """Collects facts about a process from its records: versions, settings, devices, folders."""
 
     def __init__(self) -> None:
         self._torch: str | None = None
@@ -62,16 +62,16 @@ class ProcessFacts:
         self._resume_line_count = 0
 
     def read(self, record: Record) -> None:
-        """Read one record, whose text must still be complete."""
+        """Collect the facts in one record, before anything is removed from it."""
         match record.kind:
             case "graphbreak_run":
                 self._is_own_recording = True
             case "artifact:torch_version":
-                self._torch = self._torch or _json(record.payload).get("pytorch_version")
+                self._torch = self._torch or _parse_json_object(record.payload).get("pytorch_version")
             case "artifact:dynamo_error":
                 self._has_errors = True
             case "dynamo_start":
-                self._resume_count += is_resume(_started_function(record.data))
+                self._resume_count += is_resume_name(_started_function(record.data))
             case additions.ResumedAt.kind:
                 self._resume_line_count += 1
             case "compilation_metrics":
@@ -86,18 +86,18 @@ class ProcessFacts:
                 pass
 
     def records(self, notes: Iterable[str], hints: Iterable[str] = ()) -> list[Record]:
-        """Return the collected information as our own records.
+        """Return the collected facts as our own records.
 
         Parameters
         ----------
         notes, hints : iterable of str
-            Sentences about problems of the log, and about ways to see more.
+            Sentences about problems with the log, and sentences that say how to see more.
         """
         collected: list[additions.Addition] = [additions.Note(level="warning", message=message) for message in notes]
         collected += [additions.Note(level="info", message=message) for message in hints]
-        if not self._is_own_recording:  # our recordings already contain all of this
+        if not self._is_own_recording:  # our own recordings already contain all of this
             collected.append(additions.Note(level="info", message=LOG_LIMITATIONS))
-            if self._torch is None and self._has_errors:  # logs contain PyTorch's version since torch 2.11
+            if self._torch is None and self._has_errors:  # logs of torch 2.11 and later contain PyTorch's version
                 collected.append(additions.Note(level="info", message=OLD_LOG_LIMITATIONS))
             if self._resume_count > self._resume_line_count:
                 collected.append(additions.Note(level="info", message=NO_RESUME_LINES))
@@ -120,7 +120,7 @@ class ProcessFacts:
             return
         self._torch = self._torch or metrics.get("pytorch_version")
         self._python = self._python or (str(metrics.get("python_version") or "").partition(" ")[0] or None)
-        config = _json(metrics.get("dynamo_config"))
+        config = _parse_json_object(metrics.get("dynamo_config"))
         self._config = {name: config[name] for name in _REPORTED_SETTINGS if name in config}
 
     def _read_filename(self, interned: Any) -> None:
@@ -135,13 +135,13 @@ class ProcessFacts:
 
 
 def _started_function(data: Any) -> str:
-    """Return the name of the function in an entry ``dynamo_start``."""
+    """Return the name of the function that an entry ``dynamo_start`` is about; empty if the entry is malformed."""
     stack = data.get("stack") if isinstance(data, dict) else None
     entry = stack[-1] if isinstance(stack, list) and stack else None
     return str(entry.get("name")) if isinstance(entry, dict) else ""
 
 
-def _json(text: Any) -> dict[str, Any]:
+def _parse_json_object(text: Any) -> dict[str, Any]:
     try:
         data = msgspec.json.decode(text) if isinstance(text, str) else None
     except (msgspec.DecodeError, RecursionError):
@@ -161,13 +161,13 @@ _COMMENT = re.compile(
 _HEADER = re.compile(r"Graph break in user code at (?P<file>.{1,4096}):(?P<line>\d{1,9})[ \t]*\n")
 _ANY_MACHINE = PackagePaths()
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\s)")
-#: The minimum number of characters that a log must quote to identify a function: a closing bracket does not.
+#: A log must quote at least this many characters of a function to identify it: a closing bracket is not enough.
 _MIN_QUOTED_LENGTH = 6
 _MAX_SOURCES = 10_000
 
 
 class _LogMention(NamedTuple):
-    """A place that a record mentions, with the stripped text of its line in the log."""
+    """A line that a record mentions, with its stripped text if the log quotes it."""
 
     filename: str
     line: int
@@ -177,7 +177,7 @@ class _LogMention(NamedTuple):
 
 
 class SourceRecords(msgspec.Struct, frozen=True):
-    """Records with the texts of files, notes about them, and hints on how to see more."""
+    """Records with the source text of files, notes about the files, and hints on how to see more."""
 
     records: list[Record]
     notes: list[str]
@@ -187,57 +187,59 @@ class SourceRecords(msgspec.Struct, frozen=True):
 def source_records(
     records: list[Record], find_cell: FindCell = lambda _: None, folders: SourceFolders | None = None
 ) -> SourceRecords:
-    """Return the source texts that the records of a process mention.
+    """Return the source text that the records of a process mention.
 
-    For a cell, this is its whole text. For a file in one of the folders, these are the functions from which the log
-    quotes enough text, if all quoted lines are unchanged. For any other file, these are the quoted lines.
+    For a cell, this is its whole text. For a file in one of the folders, it is the functions from which the log quotes
+    enough text, if all quoted lines are unchanged. For any other file, it is the quoted lines.
 
     Parameters
     ----------
     find_cell : callable
-        Returns the cell for the file name of a code object, if it belongs to the open notebook.
+        Returns the cell of a code object, given its file name, if the cell belongs to the open notebook.
     folders : SourceFolders or None
-        The folders with readable files. By default, the working folder and those of packages.
+        The folders from which source files may be read. By default, the working folder and the folders of packages.
     """
     folders = folders if folders is not None else SourceFolders()
     recorded_filenames = {record.data.get("filename") for record in records if record.kind == "graphbreak_source"}
     without_code = frames_without_code(records)
-    mentioned: dict[str, None] = {}
+    mentioned_files: dict[str, None] = {}
     functions: dict[str, dict[int, str]] = defaultdict(dict)
     codes: dict[str, dict[int, str]] = defaultdict(dict)
     for filename, line, function, role, code in _mentions(records, without_code):
         if filename in recorded_filenames:
             continue
-        mentioned[filename] = None
+        mentioned_files[filename] = None
         if code:
             codes[filename][line] = code
         if role == "event" or (role == "frame" and not _is_library(filename)):
             functions[filename].setdefault(line, function)
     sources: list[SourceRecorded] = []
-    changed, outside_folders = [], []
-    for filename in itertools.islice(mentioned, _MAX_SOURCES):
+    changed_files, files_outside = [], []
+    for filename in itertools.islice(mentioned_files, _MAX_SOURCES):
         cell = find_cell(filename)
         if cell is not None:
             sources.append(source_of_cell(filename, cell))
             continue
-        quoted = codes[filename]
-        if not quoted:  # nothing proves that the file with this name is the one in the log
+        quoted_lines = codes[filename]
+        if not quoted_lines:  # nothing proves that the file of this name has the text with which the log was made
             continue
         text = folders.lines(filename)
-        if text is not None and not _matches_quotes(text, quoted):
-            changed.append(PurePath(filename).name)
+        if text is not None and not _matches_quotes(text, quoted_lines):
+            changed_files.append(PurePath(filename).name)
             text = None
         elif text is None and not _is_library(filename) and not folders.may_read(filename):
-            outside_folders.append(filename)
+            files_outside.append(filename)
         name = PurePath(filename.replace("\\", "/")).name or filename
         if text is None:
-            sources.append(SourceRecorded(filename=filename, name=name, lines=quoted))
+            sources.append(SourceRecorded(filename=filename, name=name, lines=quoted_lines))
             continue
-        segments = _verified_segments(filename, text, quoted, functions[filename])
-        lines = {line: text[line - 1].rstrip("\n") for line in quoted}
+        segments = _verified_segments(filename, text, quoted_lines, functions[filename])
+        lines = {line: text[line - 1].rstrip("\n") for line in quoted_lines}
         sources.append(SourceRecorded(filename=filename, name=name, segments=segments, lines=lines))
-    notes = [f"{name} has changed since the log was written: its lines are shown as in the log." for name in changed]
-    hints = [_source_folder_hint(len(outside_folders))] if outside_folders else []
+    notes = [
+        f"{name} has changed since the log was written: its lines are shown as in the log." for name in changed_files
+    ]
+    hints = [_source_folder_hint(len(files_outside))] if files_outside else []
     return SourceRecords([Record({source.kind: msgspec.to_builtins(source)}) for source in sources], notes, hints)
 
 
@@ -248,17 +250,17 @@ def _matches_quotes(text: list[str], quoted: dict[int, str]) -> bool:
 def _verified_segments(
     filename: str, text: list[str], quoted: dict[int, str], functions: dict[int, str]
 ) -> list[SegmentText]:
-    """Return the functions of a file from which the log quotes enough to prove that the text is the same."""
-    if not _is_python("".join(text)):  # Python cannot have compiled this file
+    """Return the functions of a file from which the log quotes enough to prove that their text is the same."""
+    if not _is_python("".join(text)):  # Python cannot have compiled this text
         return []
     source = source_of_file(filename, text, set(), functions)
-    verified = []
+    verified_segments = []
     for segment in source.segments if source is not None else []:
         last = segment.first_line + segment.text.count("\n")
-        quoted_in_segment = [code for line, code in quoted.items() if segment.first_line <= line <= last]
-        if _DEFINITION.match(segment.text) and sum(map(len, quoted_in_segment)) >= _MIN_QUOTED_LENGTH:
-            verified.append(segment)
-    return verified
+        codes_in_segment = [code for line, code in quoted.items() if segment.first_line <= line <= last]
+        if _DEFINITION.match(segment.text) and sum(map(len, codes_in_segment)) >= _MIN_QUOTED_LENGTH:
+            verified_segments.append(segment)
+    return verified_segments
 
 
 @functools.lru_cache(maxsize=64)
@@ -284,7 +286,7 @@ def _source_folder_hint(number: int) -> str:
 
 
 def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -> Iterator[_LogMention]:
-    """Yield the places that PyTorch's own records mention; records with an unexpected form are ignored.
+    """Yield the lines that PyTorch's own records mention; records with an unexpected form are ignored.
 
     Parameters
     ----------
@@ -292,16 +294,16 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
         The frames without compiled code.
     """
     names: dict[int, str] = {}
-    seen: set[str] = set()
-    started: dict[CompileKey | None, list[_LogMention]] = {}
+    read_payloads: set[str] = set()
+    start_mentions: dict[CompileKey | None, list[_LogMention]] = {}
     for record in records:
         key = record.compile_key
         try:
             if record.kind == "str":
                 names[record.data[1]] = record.data[0]
             elif record.kind == "dynamo_start":
-                started[key] = list(_start_mentions(record.data["stack"], names))
-                yield from started[key]
+                start_mentions[key] = list(_start_mentions(record.data["stack"], names))
+                yield from start_mentions[key]
             elif record.kind == "symbolic_shape_specialization":
                 places = _start_mentions(record.data["user_stack"] or [], names)
                 own_places = [
@@ -312,10 +314,10 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
                 yield from (place._replace(role="event") for place in own_places[-1:])
             elif record.payload is not None:
                 if key in without_code and record.kind == "artifact:dynamo_graph_break_reason":
-                    # The function on which Dynamo gave up: its blocks show why.
-                    yield from (place._replace(role="event") for place in started.get(key, [])[-1:])
-                if record.payload not in seen:
-                    seen.add(record.payload)
+                    # This is the function on which Dynamo gave up: its blocks show why.
+                    yield from (place._replace(role="event") for place in start_mentions.get(key, [])[-1:])
+                if record.payload not in read_payloads:
+                    read_payloads.add(record.payload)
                     yield from _text_mentions(record.kind, record.payload)
         except (KeyError, TypeError, IndexError, AttributeError):
             continue

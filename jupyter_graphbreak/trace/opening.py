@@ -22,7 +22,7 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _BUFFER_SIZE = 1 << 20
 _LIMITS = ReadingLimits()
-_ZSTD_BLOCK_SIZE = 1 << 17  # the block size for zstd; the data of a damaged block is lost
+_ZSTD_BLOCK_SIZE = 1 << 17  # the size of zstd's blocks: only the data of a damaged block is lost
 #: The exceptions that reading a damaged compressed file raises.
 DAMAGE_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
@@ -35,37 +35,37 @@ class TooMuchUnpacked(Exception):  # noqa: N818 - reads as the sentence it repor
 def open_trace(
     path: Path, on_read: Callable[[int], None] = lambda _: None, limits: ReadingLimits = _LIMITS
 ) -> Iterator[BinaryIO]:
-    """Open a file; its first bytes, not its name, determine the compression.
+    """Open a trace file for reading; its first bytes, not its name, determine how it is decompressed.
 
     Parameters
     ----------
     on_read : callable
-        Receives the number of new bytes read from the disk, while the file is read.
+        Receives, during reading, the number of further bytes that were read from the disk.
     limits : ReadingLimits
         The maximum size that a compressed file may unpack to.
 
     Raises
     ------
     OSError
-        If it cannot be opened or is not a regular file.
+        If the file cannot be opened or is not a regular file.
     TooMuchUnpacked
-        During reading, if it unpacks to more than the limit.
+        During reading, if the file unpacks to more than the limit.
     """
     with open_regular(path) as file:
         first = file.read(4)
         file.seek(0)
-        counted = _buffered(_CountingReader(file, on_read))
+        stream = _add_buffer(_CountingReader(file, on_read))
         if first.startswith(_GZIP):
-            unpacking = gzip.GzipFile(fileobj=counted)  # it has its own buffer: data before damage is not lost
-            yield cast("BinaryIO", _LimitedReader(unpacking, _max_size(file, limits)))
+            unpacked = gzip.GzipFile(fileobj=stream)  # it has its own buffer, so data before a damaged part is not lost
+            yield cast("BinaryIO", _LimitedReader(unpacked, _max_size(file, limits)))
         elif first == _ZSTD:
-            reader = zstandard.ZstdDecompressor().stream_reader(counted, read_across_frames=True)
-            yield cast("BinaryIO", _LimitedReader(_buffered(reader, _ZSTD_BLOCK_SIZE), _max_size(file, limits)))
+            reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+            yield cast("BinaryIO", _LimitedReader(_add_buffer(reader, _ZSTD_BLOCK_SIZE), _max_size(file, limits)))
         else:
-            yield counted
+            yield stream
 
 
-def _buffered(raw: object, size: int = _BUFFER_SIZE) -> BinaryIO:
+def _add_buffer(raw: object, size: int = _BUFFER_SIZE) -> BinaryIO:
     return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", raw), size))
 
 
@@ -74,7 +74,7 @@ def _max_size(file: io.FileIO, limits: ReadingLimits) -> int:
 
 
 class _LimitedReader:
-    """Reads the unpacked data of a compressed file, up to a limit."""
+    """Reads the unpacked data of a compressed file, and raises if it exceeds a limit."""
 
     def __init__(self, stream: Any, max_size: int) -> None:
         self._stream = stream
@@ -94,7 +94,7 @@ class _LimitedReader:
 
 
 class _CountingReader(io.RawIOBase):
-    """Reads a file and reports the number of bytes."""
+    """Reads a file, and calls a function with the number of bytes of each read."""
 
     def __init__(self, file: io.RawIOBase | io.FileIO, on_read: Callable[[int], None]) -> None:
         super().__init__()

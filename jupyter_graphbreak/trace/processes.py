@@ -14,10 +14,10 @@ from jupyter_graphbreak.records.records import (
     CompileTime,
     Record,
     compile_time,
+    reduce_record,
     with_encodable_text,
-    without_spare_data,
 )
-from jupyter_graphbreak.trace.bytecode import LISTING, resumed_line
+from jupyter_graphbreak.trace.bytecode import LISTING_KIND, resumed_line
 from jupyter_graphbreak.trace.entries import Tally, read_entries
 from jupyter_graphbreak.trace.limits import Deadline, ReadingLimits
 from jupyter_graphbreak.trace.log_files import UnreadableTrace, rank_in
@@ -41,7 +41,7 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class _Context(msgspec.Struct):
-    """The context of an entry, which its envelope has besides the entry."""
+    """The keys of an envelope besides the entry itself; the fields limit their values."""
 
     frame_id: _Number | None = None
     frame_compile_id: _Number | None = None
@@ -97,8 +97,8 @@ _ENTRY_FORMS: dict[str, Any] = {
 }
 
 
-def _validated(record: Record) -> Record | None:
-    """Return an entry in a form that can be stored, ``None`` if it does not have the expected form."""
+def _validate(record: Record) -> Record | None:
+    """Return an entry in a form that can be stored; ``None`` if it does not have the expected form."""
     data, entry_kind = record.data, record.kind
     try:
         msgspec.convert(record.envelope, _Context)
@@ -112,27 +112,27 @@ def _validated(record: Record) -> Record | None:
 
 
 _WANTED_ENTRIES = NEEDED_ENTRIES | {"artifact:torch_version", "str"}
-#: Beyond this total number of characters of code, graphs are listed without operations, to limit memory.
+#: Further graphs are listed without operations, to limit memory, after this many characters of code in total.
 _MAX_TOTAL_CODE_LENGTH = 24 << 20
-#: PyTorch's messages about breaks and errors, with stacks, are shorter than this.
+#: Longer messages are cut; PyTorch's messages about breaks and errors, with their stacks, are shorter.
 _MAX_MESSAGE_LENGTH = 1 << 20
-#: The maximum number of compilations of one process whose times are kept.
+#: The compile times of at most this many compilations of one process are stored.
 _MAX_COMPILE_TIMES = 4096
 _LIMITS = ReadingLimits()
 
 
 @dataclass
 class ProcessTrace:
-    """The records of one process in one file.
+    """The records of one process, from one file.
 
     Parameters
     ----------
     pid : int
         The process id, 0 if unknown.
     records : list of Record
-        PyTorch's records of the kinds that a report needs, and our own about the run as a whole.
+        PyTorch's records of the kinds that a report needs, and our own records about the run as a whole.
     compile_times : list of CompileTime
-        The times at which the process compiled.
+        When the process compiled, and for how long.
     """
 
     file: Path
@@ -153,31 +153,31 @@ def read_processes(
     Parameters
     ----------
     folders : SourceFolders or None
-        The folders from which source files may be read. By default, the working folder and those of packages.
+        The folders from which source files may be read. By default, the working folder and the folders of packages.
 
     Raises
     ------
     UnreadableTrace
-        If no file can be read or none has a trace entry.
+        If no file can be read, or if none contains a trace entry.
     """
     folders = folders if folders is not None else SourceFolders()
     deadline = Deadline(limits.seconds)
     notes = list(traces.notes)
-    failed: list[UnreadableTrace] = []
-    waiting: list[ProcessTrace] = []  # the last process gets the notes about later files
+    errors: list[UnreadableTrace] = []
+    last_process: list[ProcessTrace] = []  # it is yielded at the end, with the notes about all files
     for file in traces.files:
         try:
             processes = read_file(file, deadline, lambda _: None, folders, find_cell, limits)
         except UnreadableTrace as error:
-            failed.append(error)
+            errors.append(error)
             continue
-        yield from waiting
-        waiting = processes[-1:]
+        yield from last_process
+        last_process = processes[-1:]
         yield from processes[:-1]
-    if not waiting and failed:
-        raise failed[0]
-    for process in waiting:
-        notes += [f"{error}." for error in failed]
+    if not last_process and errors:
+        raise errors[0]
+    for process in last_process:
+        notes += [f"{error}." for error in errors]
         additional = (additions.Note(level="warning", message=note) for note in notes)
         process.records += [Record({note.kind: msgspec.to_builtins(note)}) for note in additional]
         yield process
@@ -191,21 +191,21 @@ def read_file(
     find_cell: FindCell = lambda _: None,
     limits: ReadingLimits = _LIMITS,
 ) -> list[ProcessTrace]:
-    """Return the traces of the processes that wrote into one file, usually a single one.
+    """Return the traces of the processes that wrote into one file; usually, this is a single process.
 
     Parameters
     ----------
     deadline : Deadline
         The time at which to stop reading.
     on_read : callable
-        Receives the number of new bytes read.
+        Receives, during reading, the number of further bytes that were read.
     folders : SourceFolders
         As for :func:`read_processes`.
 
     Raises
     ------
     UnreadableTrace
-        If the file cannot be read or has no trace entry.
+        If the file cannot be read, or contains no trace entry.
     """
     return _FileReader(file, on_read, find_cell, folders, limits, deadline).processes()
 
@@ -262,19 +262,22 @@ class _FileReader:
             self._facts_by_pid[0] = ProcessFacts()
         notes = list(_problem_notes(self._file.name, tally, self._reduced_graphs))
         for pid, process in self._by_pid.items():
-            texts = source_records(process.records, self._find_cell, self._folders)
-            process.records += [*texts.records, *self._facts_by_pid[pid].records([*notes, *texts.notes], texts.hints)]
+            sources = source_records(process.records, self._find_cell, self._folders)
+            process.records += [
+                *sources.records,
+                *self._facts_by_pid[pid].records([*notes, *sources.notes], sources.hints),
+            ]
         return list(self._by_pid.values())
 
     def _add(self, entry: LogEntry) -> str | None:
-        """Add one entry; return the reason if no more can be added."""
-        unchecked = entry.record
-        if LISTING.fullmatch(unchecked.kind):
-            line = resumed_line(unchecked.payload or "")
+        """Add one entry; if no more entries can be added, return the reason."""
+        unchecked_record = entry.record
+        if LISTING_KIND.fullmatch(unchecked_record.kind):
+            line = resumed_line(unchecked_record.payload or "")
             if line is None:
                 return None
-            unchecked = _resume_record(line, unchecked)
-        record = _validated(unchecked)
+            unchecked_record = _resume_record(line, unchecked_record)
+        record = _validate(unchecked_record)
         if record is None:
             self._tally.malformed += 1
             return None
@@ -294,16 +297,16 @@ class _FileReader:
         if record.kind != "artifact:torch_version":
             self._entry_count += 1
             self._text_size += entry.size
-            process.records.append(self._reduced(without_spare_data(record)))
+            process.records.append(self._reduce(reduce_record(record)))
         if self._entry_count > self._limits.entries or self._text_size > self._limits.text:
             return "it is too long"
         return None
 
-    def _reduced(self, record: Record) -> Record:
-        """Return a record that takes less memory.
+    def _reduce(self, record: Record) -> Record:
+        """Return a record that needs less memory.
 
-        A graph is left out if all graphs together are too long, a message is cut, and equal texts, such as those of
-        several ranks, are shared.
+        The code of a graph is left out if the code of all graphs is too long, and a long message is cut. Equal
+        payloads, such as those of several ranks, are the same string.
         """
         payload = record.payload
         if payload is None:
@@ -321,7 +324,7 @@ class _FileReader:
 
 
 def _resume_record(line: int, listing: Record) -> Record:
-    """Return a record with only the line at which a function resumes, instead of the whole listing of bytecode."""
+    """Return a record with only the line on which a function resumes, in place of the record of its bytecode."""
     data = listing.data
     context = {key: value for key, value in listing.envelope.items() if value is not data}
     return Record({ResumedAt.kind: {"line": line}, **context})

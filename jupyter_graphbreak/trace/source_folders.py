@@ -1,4 +1,4 @@
-"""The source files that may be read for a log: only text files, in folders that the reader trusts."""
+"""Read the source files that a log mentions, but only text files in folders that the user trusts."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def _first_lines(lines: Sequence[str]) -> list[str]:
     return [*lines[:_MAX_REMEDY_LINES], f"... and {len(lines) - _MAX_REMEDY_LINES} more lines"]
 
 
-#: At most this many lines of all sources are shown, and this many around a marked line of a long source.
+#: At most this many source lines are shown in total; in a long source, this many before and after each marked line.
 _MAX_LINES = 48
 _CONTEXT_LINES = 2
 #: The maximum and minimum number of calls of one stack to name, and the maximum number of characters of a source line.

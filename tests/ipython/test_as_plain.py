@@ -156,6 +156,20 @@ def test_a_random_integer_stays_the_same(shell: Shell, cell: str) -> None:
     assert seen[0][1] == torch.int64
 
 
+TRAINING = """model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.3), torch.nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(2):
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+round(sum(parameter.sum().item() for parameter in model.parameters()), 3), torch.rand(1).item()"""
+
+
+def test_a_check_leaves_dropout_as_without(shell: Shell) -> None:
+    plain, checked = run_both_ways(shell, f"torch.manual_seed(0)\n{TRAINING}", "--check")
+    assert checked.result == plain.result
+    assert [check.equal for check in shell.report.check or ()] == [True]
+
+
 def test_tensors_of_random_integers_are_compiled(shell: Shell) -> None:
     run_both_ways(shell, "x = torch.randint(0, 9, (3,)) + 1")
     assert is_one_function(shell)

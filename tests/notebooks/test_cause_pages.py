@@ -331,7 +331,9 @@ def asserts_a_size(x: torch.Tensor) -> torch.Tensor:
 
 def reshapes_by_numpy(x: torch.Tensor) -> torch.Tensor:
     y = x.reshape(2, 2)
-    return y.reshape(-1, np.prod(y.shape))  # type: ignore[arg-type] # not a plain int
+    size: Any = np.prod(y.shape)  # not a plain int
+    result: torch.Tensor = y.reshape(-1, size)
+    return result
 
 
 def draws_an_array(x: torch.Tensor) -> torch.Tensor:

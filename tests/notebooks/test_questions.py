@@ -276,7 +276,6 @@ an unrolled recurrent network | compile_time#slow-to-compile-loops-many-shapes |
 dynamic=True compiles for ever | compile_time#slow-to-compile-loops-many-shapes | Mark the dimension
 torchao: quantized is slower | cost#quantized-models | until they are fused
 torchao autoquant before or after compiling | libraries#quantization-torchao-qat | the other way round
-'FakeTensor' object has no attribute 'layout_type' | libraries#quantization-torchao-qat | did not trace
 bitsandbytes 4-bit layers break | cost#quantized-models | from PyTorch 2.8 on
 torchdiffeq: odeint breaks | libraries#ode-solvers | not the solver
 RL environment, replay buffer | libraries#reinforcement-learning-stable-baselines3-torchrl | Compile the policy
@@ -339,12 +338,27 @@ random.Random(seed) gives the same number in each call | causes/gb0007#random-ra
 torch.manual_seed in forward breaks | causes/gb0007#random-random | call them before
 Generator.initial_seed and get_state in compiled code | causes/gb7650 | has a state that a graph does not carry
 pack_padded_sequence fails in Dynamo | causes/gb0014 | do not pack
+y[mask] = x in training, Backend compiler exception | causes/gb0219 | Index with integers
+my C++ operator does not support running with fake tensors | causes/gb0090 | register_fake
+Reconstruction failure | causes/gb0092 | keep only what is needed
+np.random.rand(4) ignores np.random.seed when compiled | causes/gb0033#numpy-random | draws it with torch
+repeat_interleave with output_size is wrong | causes/gb0036#repeat-interleave-with-a-tensor-of-repeats | without an error
+you're trying to get value out of a tracing tensor | messages#keras-torchscript-fx | `make_fx`
+sorted order of strides of the two branches' output | messages#while-dynamo-traces | `.contiguous()` on both sides
+'View' object has no attribute 'layout' | messages_kernels#inductor-generated-code | A bug of inductor
+Could not run ... with arguments from the 'CPU' backend | messages_kernels#custom-operators-the-definition | register_kernel
+subprocess.TimeoutExpired when the program ends | messages_kernels#worker-processes | its results are complete
+we guessed its metadata incorrectly | messages_training#fsdp-dtensor-tensor-parallel | `.detach()` of the others
+number of output names provided exceeded number of outputs | messages_export#torch-onnx-export | is not one
+optimum ImportError with PyTorch 2.9 | messages_export#torch-onnx-export | no longer has
+num_mutated_inp_runtime_indices | messages_export#what-forward-changes | x.unsqueeze_(0)
+vLLM: 'int' object is not iterable | in_a_notebook#no-gpu-no-compiler-no-triton | a Triton of one's own
+SETUP_WITH UserDefinedObjectVariable | causes/gb0142 | around the call
 setting my own attribute on a tensor | causes/gb0058 | take another name
 list.append(a, 9) breaks | causes/gb0156#json-dumps | called through the class
 key in dict compiles again for each length | causes/recompile-dict-keys | is not None
 fork_rng(devices={0}) | causes/gb0142#set-detect-anomaly-saved-tensors-hooks-save-on-cpu-fork-rng | pass a list
 DDP: is the graph split when I compile inside? | training#where-the-graph-is-cut | in all three
-dynamic shapes compile again and again with DDP | training#where-the-graph-is-cut | for the second length
 create_block_mask inside a compiled model breaks | libraries#flex-attention-block-masks | is in the graph in 2.13
 knn_graph in a compiled model | libraries#graph-networks-pyg-dgl | make the edges before
 DDP hangs on one kind of GPU | logs#prevent-ranks-from-hanging | NCCL_DEBUG
@@ -463,7 +477,6 @@ each rank starts 32 compile workers | compile_time#worker-processes | divided by
 is_compiling() is False in my decorator | escape_hatches#others-that-look-alike | when the function is defined
 which parts of a diffusers pipeline: VAE, text encoder? | libraries#diffusers | pipe.vae.decode
 layers of a U-Net outside of the blocks | libraries#diffusers | little loss
-reconstruct: UserDefinedObjectVariable(EncoderDecoderCache) | libraries#transformers | a message of old releases
 compile before or after accelerator.prepare? | libraries#accelerate-offloading | after `prepare`
 accumulated_recompile_limit (256) | recompiles#the-limit-recompile-limit-is-reached | a helper without tensors
 Unrecognized mode=reduceoverhead | messages#in-the-call-or-in-a-setting | max-autotune-no-cudagraphs
@@ -485,7 +498,6 @@ Swin v2 on a CPU fails with 2.11 | known_bugs#inductorerror-cppcompileerror-trit
 wrong gradients of chained norms, CUDA | known_bugs#gradients-and-backward-passes | mix_order_reduction
 compile() unexpected keyword 'optimizer' | messages#keras-torchscript-fx | keras's
 NoValidChoicesError | libraries#flex-attention-block-masks | pad them to 128
-LoRA with dropout and checkpointing fails | libraries#lora-adapters-peft | lora_dropout=0
 nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
 One or more background workers are no longer alive | libraries#nnu-net | read the first error above
 cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
@@ -528,7 +540,6 @@ the process needs more memory after compiling | cost#out-of-memory-oom-only-when
 backward of an autograd.Function cannot be traced | training#what-breaks-in-training-code | that breaks, here
 inference_mode? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | use it throughout
 tensor parallel, several resolutions | training#tensor-parallel-parallelize-module | cost one recompile
-compiled.training is True in eval mode | where_to_compile#the-model | in the right mode
 decorate forward in the class | where_to_compile#torch-compile-above-a-method | `pickle` and `deepcopy` stay
 sample text from a model in training | where_to_compile#generate | shares the weights
 a transformers pipeline | libraries#transformers | pipe.model.compile()
@@ -697,7 +708,6 @@ exactly as fast as before | cost#slower-than-eager-how-to-read-the-figures | per
 inductor is slower in 2.9 than in 2.8 | cost#slower-or-more-memory-since-an-update-of-pytorch | GRAPH_PARTITION=0
 compile time grew by 40% with an update | cost#slower-or-more-memory-since-an-update-of-pytorch | belongs to one version
 max_seqlen_in_batch_kv == 31868 | libraries#flash-attn-xformers-sageattention | four compilations
-the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg-dgl | a bug of 2.1
 does the cache notice that my code has changed? | compile_time#kept-on-disk-the-second-start | need not be deleted
 a warm cache, and still a second | compile_time#a-cache-that-does-not-work | this is normal
 PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | Remove that folder
@@ -804,7 +814,6 @@ the experts of a MoE use tolist() | fullgraph | Computing every expert
 channels_last: convert the model myself? | cost#how-much-faster-will-it-be | where it expects a gain
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
-ComfyUI-GGUF: Partial torch compile only | libraries#comfyui | run eagerly
 Could not find schema for mylib::op (package) | messages_export#aotinductor-aot-compile-files | import the module
 AOTI: API call failed at model_container | messages_export#aotinductor-aot-compile-files | AOTI_RUNTIME_CHECK_INPUTS
 fake tensor in the exported program's constants | messages_export#what-forward-changes | torch.no_grad()
@@ -879,6 +888,27 @@ autocast or bfloat16? | training#no-grad-autocast-eval-inside-the-compiled-funct
 a BatchEncoding moved to the device in forward | libraries#transformers | move it before the call
 top-k sampling in compiled code | where_to_compile#generate | torch.multinomial
 the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-warm-up | restore them
+fastai learner with torch.compile | libraries#fastai | before `learn.fit(...)`
+Opacus make_private and torch.compile | libraries#opacus-gradients-of-each-sample | grad_sample_mode="no_op"
+NeMo ASR model: transcribe fails with CUDA graphs | libraries#nemo | use_cuda_graph_decoder
+DGL GraphConv breaks everywhere | libraries#graph-networks-pyg-dgl | every call of a `DGLGraph`
+accelerate with FSDP2 is slower than eager | libraries#accelerate-offloading | bypassed FSDP's hooks
+Captum attributions of a compiled model | libraries#captum | give them the original model
+snntorch Leaky neurons | libraries#kornia-monai-openclip-speechbrain | a loop over steps included
+a MIG slice of an A100 | gpu#a-part-of-a-gpu-mig | CUDA_VISIBLE_DEVICES
+torch.compile or JAX? | frontends#compared-with-jax-jit | TracerBoolConversionError
+GradScaler inside the compiled step | training#what-breaks-in-training-code | let Python run the scaler
+LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs eagerly: compile the model
+schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | leave it eager
+AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | of torchao
+Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | then wide and tall ones
+a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | where it is reset
+nvtx ranges break the graph | cost#in-a-profile | put it around the call
+switch compiling off in tests | ci#slow-or-hanging-jobs | does nothing
+dynamic=True, and it still recompiles | recompiles#it-still-compiles-for-each-length | a loop over it
+optree | libraries#scipy-opencv-pybind-cuda-kernels | is traced)
+PyInstaller app with torch.compile: could not get source code | compile_time#a-packaged-program-pyinstaller-cx-freeze | keeps the sources
+the frozen exe starts again and again | compile_time#a-packaged-program-pyinstaller-cx-freeze | TORCHDYNAMO_DISABLE
 """
 
 

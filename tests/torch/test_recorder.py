@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.faults import internal_error
+from jupyter_graphbreak.faults import internal_error_sentence
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.recorder import record
 from jupyter_graphbreak.results import Report
@@ -228,5 +228,5 @@ def test_the_report_tells_an_internal_error_in_a_recording_of_a_trial_once(monke
     monkeypatch.setattr(recorder, "is_known_code", fail)
     for report in (run.check(), jupyter_graphbreak.check(compiled, torch.ones(2))):
         assert [note.message for note in report.diagnostics] == [
-            internal_error("listing known code", RuntimeError("broken"))
+            internal_error_sentence("listing known code", RuntimeError("broken"))
         ]

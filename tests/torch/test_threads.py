@@ -447,7 +447,7 @@ def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
             calls.route(first)(ONES)
             worker(lambda: two(ONES))
             assert worker(lambda: net(ONES).shape) == (3,)
-            assert [compiled.name for compiled in calls.compiled] == ["first"]
+            assert [compiled.name for compiled in calls.compiled_callables] == ["first"]
             assert worker(lambda: route(third)) is third
             assert route(third) is not third
         with jupyter_graphbreak.capture() as run:

@@ -27,7 +27,7 @@ def _nothing_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     [(ValueError("one\ntwo"), "ValueError: one"), (Mute(), "Mute")],
 )
 def test_one_sentence_describes_the_error(fault: Exception, text: str) -> None:
-    assert faults.internal_error("making the report", fault) == (
+    assert faults.internal_error_sentence("making the report", fault) == (
         f"Internal error in compile_explain while making the report ({text}); your code is not affected."
     )
 
@@ -44,10 +44,10 @@ def test_interrupts_and_errors_for_the_user_are_raised() -> None:
     for error in (KeyboardInterrupt, LookupError):
         with (
             pytest.raises(error),
-            faults.suppress_faults("testing", lambda what, _: noted.append(what), reraised=(LookupError,)),
+            faults.suppress_faults("testing", lambda what, _: noted.append(what), errors_to_raise=(LookupError,)),
         ):
             raise error
-    shield = faults.with_fallback("testing", {}.__getitem__, lambda _: "instead", reraised=(KeyError,))
+    shield = faults.with_fallback("testing", {}.__getitem__, lambda _: "instead", errors_to_raise=(KeyError,))
     with pytest.raises(KeyError):
         shield("missing")
     assert not noted
@@ -88,10 +88,10 @@ def test_the_fallback_sees_the_error_that_the_caller_handles() -> None:
 
 def test_nothing_is_printed_while_a_report_collects_errors(capsys: pytest.CaptureFixture[str]) -> None:
     sentences: list[str] = []
-    with faults.collected_faults(sentences):
+    with faults.redirect_faults(sentences):
         for report in (faults.print_fault, faults.print_fault_once, faults.print_fault_once):
             report("testing", RuntimeError("broken"))
-    assert sentences == [faults.internal_error("testing", RuntimeError("broken"))]
+    assert sentences == [faults.internal_error_sentence("testing", RuntimeError("broken"))]
     assert not capsys.readouterr().err
 
 

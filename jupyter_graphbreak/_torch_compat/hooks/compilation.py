@@ -63,7 +63,7 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
     module = importlib.import_module(_CONVERT_FRAME)
     settings: list[SettingsInForce] = []
 
-    def changed_settings() -> SettingsInForce | None:
+    def record_changed_settings() -> SettingsInForce | None:
         values, defaults = dynamo_settings()
         current = SettingsInForce(values=values, defaults=defaults)
         if settings[-1:] == [current]:
@@ -72,7 +72,7 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
         return current
 
     def observation(call: WatchedCall) -> FrameStarted:
-        observer.observe("log_dynamo_start", changed_settings)
+        observer.observe("log_dynamo_start", record_changed_settings)
         observer.scopes.begin_trace()
         site = fullgraph_site(observer) if observer.local_variable(call.caller, "one_graph") else None  # of _compile
         code = call.argument("code")
@@ -94,8 +94,8 @@ def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None
     module_class = importlib.import_module("torch.nn").Module
     if code.co_filename == importlib.import_module(_WRAPPER_MODULE).__file__:  # the wrapper of PyTorch's own modules
         cells = dict(zip(code.co_freevars, local("closure") or (), strict=False))
-        wrapped = cells["fn"].cell_contents if "fn" in cells else None
-        return type(wrapped).__name__ if isinstance(wrapped, module_class) else None
+        wrapped_object = cells["fn"].cell_contents if "fn" in cells else None
+        return type(wrapped_object).__name__ if isinstance(wrapped_object, module_class) else None
     variables = local("locals") or {}
     first_argument = variables.get(code.co_varnames[0]) if code.co_varnames else None
     if isinstance(first_argument, tuple):  # a wrapper that takes ``*args``
@@ -146,8 +146,8 @@ def wrap_log_graph_break(original: Callable[..., Any], observer: Observer) -> Ca
         if stack is None:
             stack = call.argument("user_stack")
         if error is None and stack is not None:
-            handled = sys.exc_info()[1]
-            error = handled if getattr(handled, "real_stack", None) is stack else None
+            handled_error = sys.exc_info()[1]
+            error = handled_error if getattr(handled_error, "real_stack", None) is stack else None
         tracer = call.argument("self")
         if tracer is None:
             tracer = observer.local_variable(
@@ -246,12 +246,12 @@ def watch_resumes(observer: Observer) -> AbstractContextManager[None]:
 def watch_graphs(observer: Observer) -> Iterator[None]:
     """Record the call stack of each operation of a graph."""
     graphs = importlib.import_module("torch._dynamo.output_graph").OutputGraph
-    tracing = importlib.import_module("torch._guards").TracingContext
+    tracing_context = importlib.import_module("torch._guards").TracingContext
     # Dynamo itself records no stack for operations that enter or leave a context, such as autocast.
     creation_stacks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def keep_stack(call: WatchedCall) -> None:
-        creation_stacks[call.result] = "".join(tracing.extract_stack().format())
+        creation_stacks[call.result] = "".join(tracing_context.extract_stack().format())
 
     def observation(call: WatchedCall) -> GraphStacks:
         module = call.argument("gm")

@@ -22,7 +22,7 @@ from jupyter_graphbreak._torch_compat.hooks.observer import Observer, observe_ca
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
 from jupyter_graphbreak._torch_compat.module_calls import WRAPPER_NAME, call_compiled, callable_of
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-from jupyter_graphbreak.records.records import is_resume
+from jupyter_graphbreak.records.records import is_resume_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ _FILES_OUTSIDE_WRAPPER = (
 #: The files whose functions call the code that is compiled. They implement modules, decorators such as
 #: ``torch.no_grad()``, and Dynamo's wrapper for library functions, whose compiled code may call the function eagerly.
 _FILES_INSIDE_WRAPPER = ("torch/nn/modules/module.py", "torch/utils/_contextlib.py", "torch/_dynamo/external_utils.py")
-#: The methods that implement the call of a module.
+#: The methods that implement calls to a module.
 _CALL_METHODS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_impl"})
 
 
@@ -110,7 +110,7 @@ def watch_entries(
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, add_time)
-    seen: dict[Any, Any] = {}  # the values keep alive the objects whose ids are the keys
+    reported_calls: dict[Any, Any] = {}  # the values keep alive the objects whose ids are the keys
     frames: dict[CodeType, str] = {}
     running_calls = threading.local()
 
@@ -118,16 +118,20 @@ def watch_entries(
         call = entered_call.call
         owner = code if isinstance(call, types.FunctionType) else getattr(call, "__self__", call)
         key = id(code), id(owner), entered_call.modes
-        if key not in seen:
-            seen[key] = code, owner
+        if key not in reported_calls:
+            reported_calls[key] = code, owner
             on_entry(entered_call)
 
     def observation(call: WatchedCall) -> None:
         on_compiling()
         code = call.argument("code")
         wrapper = _calling_wrapper(call.caller)
-        if wrapper is not None and vars(running_calls).get("entered") is not wrapper and not is_resume(code.co_name):
-            running_calls.entered = wrapper  # functions called by the wrapper's compiled code are not entries
+        if (
+            wrapper is not None
+            and vars(running_calls).get("entered_wrapper") is not wrapper
+            and not is_resume_name(code.co_name)
+        ):
+            running_calls.entered_wrapper = wrapper  # functions called by the wrapper's compiled code are not entries
             entered_call = _entered_call(code, call, wrapper)
             frames.setdefault(code, entered_call.frame or "")
             report_first(code, entered_call)
@@ -139,14 +143,14 @@ def watch_entries(
         calls = vars(running_calls).setdefault("calls", [])
         if calls and calls[-1] is wrapper:
             calls.pop()
-            vars(running_calls).pop("entered", None)
+            vars(running_calls).pop("entered_wrapper", None)
             if not calls:
-                on_end(vars(running_calls).pop("started"), wrapper.f_locals.get("result"))
+                on_end(vars(running_calls).pop("started_call"), wrapper.f_locals.get("result"))
             return
         calls.append(wrapper)
         if len(calls) > 1:
             return
-        running_calls.started = started_call = _started_call(wrapper)
+        running_calls.started_call = started_call = _started_call(wrapper)
         on_start(started_call)
         if (reused_code := _reused_code(started_call)) is not None:
             code, entered_call = reused_code
@@ -195,7 +199,7 @@ def _calling_wrapper(frame: FrameType) -> FrameType | None:
 
 
 def _started_call(wrapper: FrameType) -> StartedCall:
-    """Return the call to a compiled callable, given the frame of the wrapper around it."""
+    """Return the call to a compiled callable from the frame of the wrapper around it."""
     variables = wrapper.f_locals
     call, args, kwargs = _wrapped_call(variables)
     owner = getattr(call, "__self__", None)
@@ -213,7 +217,7 @@ def _started_call(wrapper: FrameType) -> StartedCall:
 
 
 def _wrapped_call(variables: Mapping[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """Return the callable and the arguments that a wrapper around it calls, given the wrapper's variables."""
+    """Return the callable that a wrapper calls, and the arguments, from the wrapper's variables."""
     call: Any = variables.get("fn")
     args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
     if getattr(call, "__code__", None) is call_compiled.__code__:
@@ -230,7 +234,7 @@ def _is_machinery(filename: str) -> bool:
 
 
 def _reused_code(started_call: StartedCall) -> tuple[CodeType, EnteredCall] | None:
-    """Return the original code and the call of a compiled callable, ``None`` if no compiled code can be reused."""
+    """Return the original code of a compiled callable and its call, ``None`` if no compiled code can be reused."""
     call: Any = started_call.call
     function = type(call).forward if isinstance(call, torch.nn.Module) else call
     function = getattr(function, "__func__", function)
@@ -293,10 +297,14 @@ def _is_method(function: types.FunctionType, args: Sequence[Any]) -> bool:
 
 def _called_object(function: types.FunctionType, module: Any) -> Any:
     """Return the module if the function implements its call, else the bound method."""
-    class_attribute = getattr(type(module), function.__name__, None)
-    if function.__name__ in _CALL_METHODS and getattr(class_attribute, "__code__", None) is function.__code__:
-        return module
-    return types.MethodType(function, module)
+    call_methods = (getattr(type(module), name, None) for name in _CALL_METHODS)
+    return module if any(_is_same(method, function) for method in call_methods) else types.MethodType(function, module)
+
+
+def _is_same(method: Any, function: types.FunctionType) -> bool:
+    """Return whether a method has the code and the variables of a function; a decorator's results share their code."""
+    variables = [list(map(id, getattr(candidate, "__closure__", None) or ())) for candidate in (method, function)]
+    return getattr(method, "__code__", None) is function.__code__ and variables[0] == variables[1]
 
 
 def _arguments(code: CodeType, variables: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

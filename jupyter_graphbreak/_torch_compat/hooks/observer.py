@@ -153,7 +153,7 @@ def wrap_with_uncompiled_hook(
     set_eval_frame(set_eval_frame(None))  # fails if it is not supported
 
     @functools.wraps(original)
-    def watching(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         caller = sys._getframe(1)
         while caller.f_code == function.__code__ and caller.f_back is not None:  # skips nested watches
@@ -172,10 +172,10 @@ def wrap_with_uncompiled_hook(
 
     # Traced code may reach this wrapper, for example through contextlib.ExitStack. Because of the original's file name,
     # Dynamo treats the wrapper like the original; it does not trace torch's functions.
-    function: Any = watching
+    function: Any = wrapper
     function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
     eval_frame.skip_code(function.__code__)
-    return watching
+    return wrapper
 
 
 _HOOKS_FOLDER = str(Path(__file__).parent)
@@ -207,7 +207,7 @@ def wrap_with_hooks(
     name = getattr(function, "__name__", "a hook")
 
     @functools.wraps(function)
-    def watching(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         call = None
         try:
             if observer.covers_this_thread():
@@ -238,7 +238,7 @@ def wrap_with_hooks(
                 report_to_run(name, error)
         return result
 
-    return watching
+    return wrapper
 
 
 def observe_calls(

@@ -33,7 +33,7 @@ _RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
 _RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
 _UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
-#: In a function with more instructions than this, nobody searches for the instruction at which two branches meet.
+#: The maximum number of a function's instructions in which to search for the one at which two branches meet.
 _MAX_INSTRUCTIONS = 20_000
 #: At most this many values are followed at the same time, and this many lines of one branch are recorded.
 _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
@@ -336,7 +336,7 @@ class _TracerSteps:
         return None if merge_point == end else merge_point
 
     def _is_implicit_return(self, index: int, test: StackEntry) -> bool:
-        """Return whether an instruction belongs to the implicit ``return``, which has the line of the test."""
+        """Return whether an instruction belongs to the implicit ``return``, which is on the line of the test."""
         instructions = self._tracer.instructions
         if _line(instructions[index]) != test.line:
             return False

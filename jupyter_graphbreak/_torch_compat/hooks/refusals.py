@@ -56,8 +56,8 @@ def watch_limits(observer: Observer) -> AbstractContextManager[None]:
     module = importlib.import_module(_CONVERT_FRAME)
 
     def observation(call: WatchedCall) -> FrameRefused | None:
-        exceeded, limit = call.result
-        return _limit_refusal(observer, call.caller, limit) if exceeded else None  # the caller is _compile
+        is_exceeded, limit = call.result
+        return _limit_refusal(observer, call.caller, limit) if is_exceeded else None  # the caller is _compile
 
     return observe_calls(module, "exceeds_recompile_limit", observer, after=observation)
 

@@ -111,9 +111,9 @@ class _SuspectCalls:
 
     def _add_observation(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         @functools.wraps(original)
-        def watching(callback: Any) -> Any:
+        def wrapper(callback: Any) -> Any:
             try:
-                if self._active_hook is not watching:
+                if self._active_hook is not wrapper:
                     pass  # stopped, but a later hook that wraps this one is still in place
                 elif not self._suspects and not self._running_calls:
                     self.close()
@@ -126,7 +126,7 @@ class _SuspectCalls:
                 report_to_run("_maybe_set_eval_frame", error)
             return original(callback)
 
-        return watching
+        return wrapper
 
     def _skip_of_call(self, caller: FrameType, callback: Any) -> FrameSkipped | None:
         if caller.f_code.co_name != WRAPPER_NAME:

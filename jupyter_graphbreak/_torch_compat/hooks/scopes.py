@@ -12,7 +12,7 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wra
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import OpenScope, ScopeOpened
-from jupyter_graphbreak.records.records import StackEntry, is_resume
+from jupyter_graphbreak.records.records import StackEntry, is_resume_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenSc
     wrapped = observer.local_variable(frame, "func") if is_scope_wrapper(frame.f_code) else None
     entered_site = site_of(frame)
     # Dynamo's own code has no columns: the line where it reopens the scope is not the line of the scope.
-    is_generated = entered_site is not None and (is_resume(entered_site.function) or entered_site.column is None)
+    is_generated = entered_site is not None and (is_resume_name(entered_site.function) or entered_site.column is None)
     return OpenScope(
         value=bool(manager.error_on_graph_break),
         site=CREATION_SITES.get(manager) if wrapped is not None else None,
@@ -131,7 +131,7 @@ def _traced_scope(tracer: Any, *, value: bool) -> OpenScope:
             value=value,
             entered=StackEntry(code.co_filename, line, code.co_name, code.co_firstlineno),
             inside=True,
-            generated=is_resume(code.co_name),
+            generated=is_resume_name(code.co_name),
         )
     cells: dict[str, Any] = {}
     closure = getattr(tracer, "closure", None) or ()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dynamo\.skip_frame\(\)`)", re.DOTALL)
 #: A frame of a printed traceback.
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)$', re.MULTILINE)
-#: The live code objects that were seen, by address: a reference and a unique number.
+#: The live code objects that have a number, by address: a reference and the unique number.
 _NUMBERED_CODES: dict[int, tuple[weakref.ref[CodeType], int]] = {}
 _code_numbers = itertools.count(1)
 #: Files and folders between a call in the program and the code of torch or this package that it reaches.

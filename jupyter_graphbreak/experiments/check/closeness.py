@@ -195,7 +195,8 @@ class _Noise:
         if not self._size:
             return value
         # One temporary tensor besides the result: the tensors of a state may be large.
-        factors = torch.rand(value.shape, dtype=torch.float64, generator=self._generator).to(value.device)
+        source = self._generator
+        factors = torch.rand(value.shape, dtype=torch.float64, generator=source).to(value.device)
         factors.mul_(2).sub_(1).mul_(self._size * precision / 2).add_(1)
         return factors.mul_(value)
 

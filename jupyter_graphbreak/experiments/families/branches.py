@@ -165,7 +165,6 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if chain is not branch:
         yield from _propose_for_statement(site, chain, _decided_operand_count(problem, site, chain.test))
     yield from _drop_test(site, branch)
-    yield from _keep_flag_as_tensor(site, branch)
     yield from _propose_for_statement(site, branch, _decided_operand_count(problem, site, branch.test))
 
 
@@ -676,46 +675,6 @@ def _merge_early_return(site: Site, branch: ast.If, condition: str, returning_si
             return
         splices.append(draft.replacement(later_return, f"return {render_value(selected_value)}"))
     yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, *returning_side.tests], statements_after)
-
-
-def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Keep a flag as a tensor, and let it select between values where the code tests it."""
-    draft, assignment = site.draft, branch.body[0]
-    if len(branch.body) != 1 or branch.orelse or not isinstance(assignment, ast.Assign):
-        return
-    (target,) = assignment.targets if len(assignment.targets) == 1 else (None,)
-    if (
-        not isinstance(target, ast.Name)
-        or not isinstance(assignment.value, ast.Constant)
-        or assignment.value.value is not True
-    ):
-        return
-    torch = site.torch
-    condition = tensor_condition(draft, branch.test, torch)
-    scope = draft.enclosing(branch, ast.For) or draft.enclosing_function(branch)
-    flag_test = next(
-        (
-            node
-            for node in ast.walk(scope or draft.tree)
-            if isinstance(node, ast.If) and node.lineno > branch.lineno and target.id in names_read(node.test)
-        ),
-        None,
-    )
-    flag_condition = tensor_condition(draft, flag_test.test, torch) if flag_test is not None else None
-    if condition is None or flag_test is None or flag_condition is None:
-        return
-    sides = read_sides(draft, flag_test, torch)
-    if sides is None or any(side.returns for side in sides):
-        return
-    lines = _selection_statements(site, flag_test, flag_condition, sides)
-    if lines is None:
-        return
-    flag = f"{target.id} = {where_call(torch, condition, 'True', target.id)}"
-    splices = [
-        draft.statement_replacement(branch, [flag]),
-        draft.statement_replacement(flag_test, lines),
-    ]
-    yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, flag_test.test])
 
 
 def _run_skipped_statements(site: Site, branch: ast.If, condition: str) -> Iterator[Proposal]:

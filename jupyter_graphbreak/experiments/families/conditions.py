@@ -183,8 +183,12 @@ def _condition_of_items(draft: Draft, test: ast.Call, torch: str) -> str | None:
             case _:
                 deciding = ast.UnaryOp(ast.Not(), deciding)
     condition = tensor_condition(draft, deciding, torch)
-    loops = draft.text[draft.end_of(items.elt) : draft.end_of(items) - 1].strip()
-    return f"{torch}.as_tensor(sum([{condition} {loops}]) {'>' if is_any else '=='} 0)" if condition else None
+    loops = [
+        f"for {draft.text_of(loop.target)} in {operand(draft.text_of(loop.iter))}"
+        + "".join(f" if {operand(draft.text_of(test))}" for test in loop.ifs)
+        for loop in items.generators
+    ]
+    return f"{torch}.as_tensor(sum([{condition} {' '.join(loops)}]) {'>' if is_any else '=='} 0)" if condition else None
 
 
 def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:

@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
-from jupyter_graphbreak.faults import description
+from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
             return "fails", f"not valid Python: {error.msg}" + (f", line {error.lineno}" if error.lineno else "")
         case CannotApplyError():
             return "fails", f"cannot be applied: {error}"
-    return "fails", f"raises {description(error)}"
+    return "fails", f"raises {error_headline(error)}"
 
 
 def stop_reason(stopped: TrialStoppedError) -> str:
@@ -324,6 +324,13 @@ def _is_of_other_kind(case: ReferenceCase) -> bool:
     return bool(case.input.other_kind)
 
 
+def _is_lookup_in_changed_state(case: ReferenceCase, diffs: list[Difference]) -> bool:
+    """Return whether a program only fails to find an item, after a number in the state was changed without its list."""
+    errors = ("raises IndexError", "raises KeyError")
+    counting = [difference for difference in diffs if not difference.is_acceptable]
+    return bool(case.input.state and counting) and all(item.text.startswith(errors) for item in counting)
+
+
 @dataclass(frozen=True)
 class EdgeFindings:
     """The differences of a changed program on edge inputs.
@@ -354,6 +361,7 @@ class EdgeFindings:
         """Add inputs and their differences to the findings, up to the first disqualifying difference.
 
         Differences on inputs for which ``is_noted`` is true do not mean that the change fails; the first one is noted.
+        So are those of a number that no longer fits a list, such as the number of a module's layers.
         """
         findings = self
         for case, case_diffs in pairs:
@@ -361,7 +369,7 @@ class EdgeFindings:
             disqualifying_difference = next(
                 (difference.text for difference in case_diffs if not difference.is_acceptable), None
             )
-            if not is_noted(case):
+            if not is_noted(case) and not _is_lookup_in_changed_state(case, case_diffs):
                 findings = replace(findings, diffs=_with_new_kinds(findings.diffs, case_diffs))
                 if disqualifying_difference is not None:
                     return replace(

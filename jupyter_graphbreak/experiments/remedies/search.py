@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
 from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.faults import internal_error
+from jupyter_graphbreak.faults import internal_error_sentence
 from jupyter_graphbreak.knowledge.causes import belongs_outside
 from jupyter_graphbreak.report.remedies import NO_TIME, WORKING, RemedyVerdict
 
@@ -272,7 +272,7 @@ class Search:
         return Problem(report, break_, texts, top_level_names() if is_cell(self.runner.entry.call) else frozenset())
 
     def _note_fault(self, action: str, fault: Exception) -> None:
-        self.faults.append(internal_error(action, fault))
+        self.faults.append(internal_error_sentence(action, fault))
 
     def _is_out_of_time(self) -> bool:
         """Return whether there is too little time left for another trial, judging by the longest trial so far."""

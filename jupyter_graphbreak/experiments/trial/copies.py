@@ -33,8 +33,8 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
 )
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
-from jupyter_graphbreak.faults import description
-from jupyter_graphbreak.records.attributes import WEAK_PROXIES, attribute_of, is_instance, proxied_by, proxy_member
+from jupyter_graphbreak.faults import error_headline
+from jupyter_graphbreak.records.attributes import WEAK_PROXIES, attribute_of, is_instance, proxy_member, proxy_target
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class _Copier:
                 setattr(proxy, name, self.copy(item))
         except Exception as error:  # noqa: BLE001 - a subclass may need further arguments
             if self._failures is not None:
-                self._failures.append(UncopiedObject(value, description(error)))
+                self._failures.append(UncopiedObject(value, error_headline(error)))
             return value
         return proxy
 
@@ -289,7 +289,7 @@ class _Copier:
         return result
 
     def _copy_object(self, value: Any) -> Any:
-        if (target := proxied_by(value)) is not None:
+        if (target := proxy_target(value)) is not None:
             return self._copy_proxy(value, target)
         cls: Any = type(value)
         memo_size = len(self._memo)
@@ -307,7 +307,7 @@ class _Copier:
                     else self._separate_attributes(value, result)
                 )
             except Exception as error:  # noqa: BLE001 - open files, whatever the user's __deepcopy__ does
-                reason = description(error)
+                reason = error_headline(error)
                 for key in list(self._memo)[memo_size:]:
                     del self._memo[key]  # discard the unfinished copy
         if cls.__module__ in _HASH_MODULES or cls.__name__ == _IMAGE_CLASS:
@@ -397,7 +397,7 @@ class _Copier:
             with contextlib.suppress(Exception):
                 return _detached_copy(value)
             if self._failures is not None:
-                self._failures.append(UncopiedObject(value, description(error)))
+                self._failures.append(UncopiedObject(value, error_headline(error)))
             return value
 
     def _copy_subclass_tensor(self, value: torch.Tensor) -> Any:

@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
-from jupyter_graphbreak.faults import description
+from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording.targets import reachable_objects, user_codes
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -411,8 +411,8 @@ def callable_name(call: Any) -> str:
 def why_copies_failed(entry: Entry, error: Exception, run: Report) -> str:
     """Return a sentence about an entry whose uncompiled call on copies raised an error."""
     if run.error is not None:
-        return f"{entry.function} also fails without torch.compile: {description(error)}"
-    return f"{entry.function} could not run again on copies ({description(error)})"
+        return f"{entry.function} also fails without torch.compile: {error_headline(error)}"
+    return f"{entry.function} could not run again on copies ({error_headline(error)})"
 
 
 def _used_tensors(*values: Any) -> list[torch.Tensor]:

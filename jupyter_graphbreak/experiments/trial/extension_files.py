@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak.experiments.trial.side_effects import notify_listeners, short_text
-from jupyter_graphbreak.records.attributes import is_instance, unwrapped
+from jupyter_graphbreak.records.attributes import is_instance, unwrap
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _writers_of(module: ModuleType, examined_types: set[int]) -> list[tuple[Modu
     writers: list[tuple[ModuleType | type, str]] = []
     for name, value in list(content.items()):
         # The name may refer to a replacement now, which refers to the original.
-        if _WRITER_NAME.search(str(name)) and is_compiled(unwrapped(value)):
+        if _WRITER_NAME.search(str(name)) and is_compiled(unwrap(value)):
             writers.append((module, name))
         if is_instance(value, type):
             writers += _writing_methods(value, examined_types)
@@ -219,7 +219,7 @@ def _writing_methods(cls: type, examined_types: set[int]) -> Iterator[tuple[type
         examined_types.add(id(base))
         if str(base.__module__).partition(".")[0] not in _AUDITED_PACKAGES:
             for name, method in list(vars(base).items()):
-                if _WRITER_NAME.search(str(name)) and type(unwrapped(method)).__name__ in _COMPILED_METHODS:
+                if _WRITER_NAME.search(str(name)) and type(unwrap(method)).__name__ in _COMPILED_METHODS:
                     yield base, name
 
 
@@ -230,7 +230,7 @@ def announcing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
     cls = next((cls for cls, name in _writing_methods(type(method.__self__), set()) if name == method.__name__), None)
     if cls is None:
         return None
-    replacement = _announcing_opener(unwrapped(vars(cls)[method.__name__]), _WRITES_IF_PATH)
+    replacement = _announcing_opener(unwrap(vars(cls)[method.__name__]), _WRITES_IF_PATH)
     return types.MethodType(replacement, method.__self__)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.faults import collect_fault, internal_error
+from jupyter_graphbreak.faults import collect_fault, internal_error_sentence
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
 if TYPE_CHECKING:
@@ -34,4 +34,4 @@ def note_if_internal(activity: str, error: BaseException) -> None:
     """Note an error for the report if it is internal and was not raised on purpose; ``activity`` follows "while"."""
     is_on_purpose = isinstance(error, LookupError) or type(error).__module__.startswith(f"{_PACKAGE}.")
     if isinstance(error, Exception) and not is_on_purpose and is_internal(error):
-        collect_fault(internal_error(activity, error))
+        collect_fault(internal_error_sentence(activity, error))

@@ -21,7 +21,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.stand_ins import stream_in_memory
 from jupyter_graphbreak.recording.targets import may_be_user_defined
-from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxied_by
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxy_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,7 +121,7 @@ def is_array(value: Any) -> bool:
 
 def is_data(value: Any) -> bool:
     """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
-    if is_instance(value, (*_CONTAINERS, *BUFFER_TYPES, threading.local)) or proxied_by(value) is not None:
+    if is_instance(value, (*_CONTAINERS, *BUFFER_TYPES, threading.local)) or proxy_target(value) is not None:
         return True
     if is_instance(value, memoryview):
         return is_data(value.obj)

@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
     is_shared,
     slot_descriptors,
 )
-from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxied_by
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxy_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -116,7 +116,7 @@ class SavedState:
             return self._save_tensor(value)
         if is_instance(value, tuple):
             return [*tuple.__iter__(value)]
-        if (target := proxied_by(value)) is not None:
+        if (target := proxy_target(value)) is not None:
             return [target]
         parts: list[Any] = []
         attributes = attribute_of(value, "__dict__")

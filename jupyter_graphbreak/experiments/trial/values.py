@@ -19,7 +19,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.digests import shape_of
 from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data
 from jupyter_graphbreak.experiments.trial.stand_ins import stream_in_memory
-from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, proxied_by
+from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, proxy_target
 
 if TYPE_CHECKING:
     import io
@@ -367,7 +367,7 @@ def attributes(value: Any) -> dict[str, Any]:
 
     The attributes that PyTorch itself gives to every module are left out.
     """
-    if (target := proxied_by(value)) is not None:
+    if (target := proxy_target(value)) is not None:
         return {"__wrapped__": target}
     own_attributes = dict(attribute_of(value, "__dict__") or {})
     if is_instance(value, torch.nn.Module):

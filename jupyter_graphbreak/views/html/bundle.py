@@ -107,7 +107,7 @@ def notebook_copy(report: Report) -> Report:
     """
     if len(report.to_json()) <= _MAX_BYTES:
         return report
-    left_out = Diagnostic(
+    note = Diagnostic(
         "info",
         f"The notebook's copy leaves out the operations and the code of {len(report.graphs)} graphs to stay small: "
         "-o report keeps them, and report.save('report.json') writes them to a file.",
@@ -115,7 +115,7 @@ def notebook_copy(report: Report) -> Report:
     return msgspec.structs.replace(
         report,
         graphs=[msgspec.structs.replace(graph, ops=[], code="") for graph in report.graphs],
-        diagnostics=[*report.diagnostics, left_out],
+        diagnostics=[*report.diagnostics, note],
     )
 
 

@@ -461,7 +461,7 @@ class NestedStep:
 
 
 def run_steps(report: Report) -> list[NestedStep]:
-    """Return the steps of a run in order. A break that several frames report appears once, where it occurred."""
+    """Return the steps of a run in order; a break that several frames report is a step of the frame that broke."""
     return _StepFinder(report).steps()
 
 
@@ -486,7 +486,7 @@ class _StepFinder:
         self._visited: set[str] = set()
 
     def steps(self) -> list[NestedStep]:
-        """Return the steps of the run; those outside any call come last."""
+        """Return the steps of the run; eager functions without a frame come last."""
         steps = [step for frame in self._called_frames.get(None, ()) for step in self._steps_of_call(frame, 0)]
         # Frames that call each other in a cycle have no outermost frame.
         steps += [step for frame in self._report.frames for step in self._steps_of_call(frame, 0)]
@@ -495,10 +495,7 @@ class _StepFinder:
         return steps
 
     def _steps_of_call(self, frame: Frame, depth: int) -> list[NestedStep]:
-        """Return the steps of a call, below the name of its function if there are several.
-
-        Resume functions belong to the same call.
-        """
+        """Return the steps of a frame and its resume functions; if there are several, they belong to a call by name."""
         pending = deque([(frame, depth)])
         steps: list[NestedStep] = []
         while pending:

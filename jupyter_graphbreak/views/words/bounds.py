@@ -93,15 +93,15 @@ class _Bounds:
         self.dropped_entries = 0
 
     def limit_report(self, report: Report) -> Report:
-        changed: dict[str, Any] = {}
+        changed_fields: dict[str, Any] = {}
         for name, kind in _fields(type(report)):
             value = getattr(report, name)
             items = self._select_entries(report, name, value) if isinstance(value, list) else value
             shown = _limiter(kind)(items, self, name, type(report))
             if shown is not value:
-                changed[name] = shown
-        if changed:
-            report = msgspec.structs.replace(report, **changed)
+                changed_fields[name] = shown
+        if changed_fields:
+            report = msgspec.structs.replace(report, **changed_fields)
         report = _remove_dangling_references(report)
         notes = list(self._notes())
         if notes:
@@ -260,18 +260,18 @@ def _keep_if_identical(old: list[Any], new: list[Any]) -> list[Any]:
 
 def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], Any]:
     repair = _REPAIRS.get(struct_type, lambda value: value)
-    limiters: list[tuple[str, Any]] = []  # filled in the first call, because a class may contain itself
+    limiters: list[tuple[str, Any]] = []  # filled at the first value, since a class may contain itself
 
     def limit_struct(value: Any, bounds: _Bounds, _name: str, _owner: type) -> Any:
         if not limiters:
             limiters.extend((name, _limiter(type_)) for name, type_ in _fields(struct_type))
-        changed = {}
+        changed_fields = {}
         for name, limit in limiters:
             old = getattr(value, name)
             new = limit(old, bounds, name, struct_type)
             if new is not old:
-                changed[name] = new
-        return repair(msgspec.structs.replace(value, **changed) if changed else value)
+                changed_fields[name] = new
+        return repair(msgspec.structs.replace(value, **changed_fields) if changed_fields else value)
 
     return limit_struct
 
@@ -303,22 +303,22 @@ _REPAIRS: dict[type, Callable[[Any], Any]] = {
 
 def _remove_dangling_references(report: Report) -> Report:
     """Return a report without cycles of scopes or frames, whose settings and error refer only to existing parts."""
-    changed: dict[str, Any] = {}
+    changed_fields: dict[str, Any] = {}
     scopes = {scope.id for scope in report.scopes}
     cyclic_scopes = _ids_closing_cycles({scope.id: scope.parent for scope in report.scopes})
-    _replace_list(changed, "scopes", report.scopes, lambda scope: _clear_field(scope, "parent", cyclic_scopes))
+    _replace_list(changed_fields, "scopes", report.scopes, lambda scope: _clear_field(scope, "parent", cyclic_scopes))
     cyclic_frames = _ids_closing_cycles({frame.id: frame.caller for frame in report.frames})
-    _replace_list(changed, "frames", report.frames, lambda frame: _clear_field(frame, "caller", cyclic_frames))
-    _replace_list(changed, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
+    _replace_list(changed_fields, "frames", report.frames, lambda frame: _clear_field(frame, "caller", cyclic_frames))
+    _replace_list(changed_fields, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
     if report.error is not None and report.error.break_ not in {None, *(break_.id for break_ in report.breaks)}:
-        changed["error"] = msgspec.structs.replace(report.error, break_=None)
-    return msgspec.structs.replace(report, **changed) if changed else report
+        changed_fields["error"] = msgspec.structs.replace(report.error, break_=None)
+    return msgspec.structs.replace(report, **changed_fields) if changed_fields else report
 
 
-def _replace_list(changed: dict[str, Any], name: str, items: list[_T], convert: Callable[[_T], _T]) -> None:
+def _replace_list(changed_fields: dict[str, Any], name: str, items: list[_T], convert: Callable[[_T], _T]) -> None:
     limited = _keep_if_identical(items, [convert(item) for item in items])
     if limited is not items:
-        changed[name] = limited
+        changed_fields[name] = limited
 
 
 def _clear_field(part: Any, name: str, ids: set[str]) -> Any:

@@ -50,11 +50,13 @@ def startup_sentence(report: Report) -> str:
     total = sum(times.values())
     if total < _MIN_COMPILE_S:
         return ""
-    longest = sorted(times.items(), key=lambda item: -item[1])
+    times_by_length = sorted(times.items(), key=lambda item: -item[1])
     parts = [
-        f"{seconds:.1f} s for {name}" for name, seconds in longest[:_MAX_NAMED_FUNCTIONS] if seconds >= _MIN_SHOWN_S
+        f"{seconds:.1f} s for {name}"
+        for name, seconds in times_by_length[:_MAX_NAMED_FUNCTIONS]
+        if seconds >= _MIN_SHOWN_S
     ]
-    rest = longest[_MAX_NAMED_FUNCTIONS:]
+    rest = times_by_length[_MAX_NAMED_FUNCTIONS:]
     if sum(seconds for _, seconds in rest) >= _MIN_SHOWN_S:
         parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {count_text(len(rest), 'more function')}")
     recompile_s = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
@@ -129,12 +131,12 @@ def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
         distances = {later - number for number, later in itertools.pairwise(positions)}
         if len(positions) < _MIN_REPEATS or len(distances) > 1 or min(distances) < _MIN_BLOCK_OPS:
             continue
-        covered = distances.pop() * len(positions)
-        if covered <= len(graph.ops) and (largest is None or covered > largest[0]):
-            largest = covered, positions
+        covered_ops = distances.pop() * len(positions)
+        if covered_ops <= len(graph.ops) and (largest is None or covered_ops > largest[0]):
+            largest = covered_ops, positions
     if largest is None:
         return None
-    covered, positions = largest
+    covered_ops, positions = largest
     spans: dict[str | None, list[int]] = {}
     for number in range(positions[0], positions[1]):
         location = graph.ops[number].location
@@ -142,7 +144,7 @@ def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
             spans.setdefault(location.function, []).append(number)
     widest = max(spans.values(), key=lambda span: span[-1] - span[0])
     start = graph.ops[widest[0]].location
-    return RepeatedBlock(graph.id, start, len(positions), covered / len(graph.ops)) if start is not None else None
+    return RepeatedBlock(graph.id, start, len(positions), covered_ops / len(graph.ops)) if start is not None else None
 
 
 def _frame_name(report: Report, frame: Frame) -> str:
@@ -262,10 +264,12 @@ def _guard_time_text(entry: EntryCost) -> list[str]:
 def _without_breaks_text(report: Report, ids: Iterable[str]) -> str:
     """Return the condition under which a time with remedies was measured: "without break 1"."""
     remedies, numbers = lookup.remedies(report), break_numbers(report)
-    applied = [remedies[ident] for ident in itertools.islice(ids, _MAX_REMEDIED) if ident in remedies]
-    removed_numbers = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
+    applied_remedies = [remedies[ident] for ident in itertools.islice(ids, _MAX_REMEDIED) if ident in remedies]
+    removed_numbers = sorted(
+        {numbers[ident] for remedy in applied_remedies for ident in remedy.breaks if ident in numbers}
+    )
     if not removed_numbers:
-        return "without recompiles" if any(remedy.recompiles for remedy in applied) else "with a remedy"
+        return "without recompiles" if any(remedy.recompiles for remedy in applied_remedies) else "with a remedy"
     return f"without {breaks_text(removed_numbers)}"
 
 

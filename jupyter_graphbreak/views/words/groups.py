@@ -93,7 +93,7 @@ def costs_text(breaks: Sequence[Break]) -> str:
     costs = [break_.cost for break_ in breaks if break_.cost is not None]
     graphs, eager = sum(cost.graphs for cost in costs), sum(cost.eager for cost in costs)
     compiling = sum(cost.compile_s or 0.0 for cost in costs)
-    added = [f"add {count_text(graphs, 'graph')}"] if graphs else []
-    added += [f"compiling the code after them took {compiling:.2f} s"] if added and compiling >= 0.005 else []  # noqa: PLR2004
-    run = [f"{count_text(eager, 'function')} {'runs' if eager == 1 else 'run'} eagerly"] if eager else []
-    return "; ".join([*added, *run])
+    parts = [f"add {count_text(graphs, 'graph')}"] if graphs else []
+    parts += [f"compiling the code after them took {compiling:.2f} s"] if parts and compiling >= 0.005 else []  # noqa: PLR2004
+    parts += [f"{count_text(eager, 'function')} {'runs' if eager == 1 else 'run'} eagerly"] if eager else []
+    return "; ".join(parts)

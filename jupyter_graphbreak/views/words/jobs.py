@@ -38,8 +38,8 @@ def job_headline(job: Job) -> str:
 def process_name(process: Process) -> str:
     """Return the name to show for a process: "rank 1 (process 4711)", "ranks 0, 2-63 (equal)"."""
     if process.equal:
-        equal = [member.rank for member in process.members if member.rank is not None]
-        return f"{_ranks_text(sorted(set(equal)))} (equal)"
+        equal_ranks = [member.rank for member in process.members if member.rank is not None]
+        return f"{_ranks_text(sorted(set(equal_ranks)))} (equal)"
     number = f"process {process.pid}" if process.pid is not None else f"process {process.id.removeprefix('p')}"
     return f"rank {process.rank} ({number})" if process.rank is not None else number
 
@@ -78,16 +78,16 @@ def compiling_lines(job: Job) -> list[str]:
         f"compiling: {ranks}, {seconds} each; the last compilation ended {_seconds_text(end)} after the first one began"
     ]
     ranks_by_wait = sorted(job.compiling, key=lambda rank: -rank.alone_s)
-    awaited = [rank for rank in ranks_by_wait if rank.alone_s >= _MIN_WAIT_S]
-    for rank in awaited[:_MAX_AWAITED_RANKS]:
+    awaited_ranks = [rank for rank in ranks_by_wait if rank.alone_s >= _MIN_WAIT_S]
+    for rank in awaited_ranks[:_MAX_AWAITED_RANKS]:
         function = f"{rank.alone_function}, " if rank.alone_function else ""
         since = f"{_seconds_text(rank.alone_start_s or 0.0)} after the first compilation began"
         lines.append(
             f"rank {rank.rank} compiled for {_seconds_text(rank.alone_s)} ({function}{since}) while at least half of "
             "the ranks did not: they wait for it in their next collective"
         )
-    if len(awaited) > _MAX_AWAITED_RANKS:
-        lines.append(f"and {len(awaited) - _MAX_AWAITED_RANKS} more ranks that compiled while others did not")
+    if len(awaited_ranks) > _MAX_AWAITED_RANKS:
+        lines.append(f"and {len(awaited_ranks) - _MAX_AWAITED_RANKS} more ranks that compiled while others did not")
     return lines
 
 

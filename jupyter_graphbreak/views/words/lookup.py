@@ -1,4 +1,4 @@
-"""Results computed from a report, each only once: a cache, and indexes of the report's parts."""
+"""Compute results from a report only once: a cache, and indexes of the report's parts."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def brief_code(code: str | None) -> str:
 
 
 def line_text(report: Report, location: Location | None) -> str:
-    """Return a place without its function, for sentences that already name the function."""
+    """Return a location in words without its function: "line 14", "modeling_bart.py:660"."""
     return location_text(report, replace(location, function=None) if location is not None else None)
 
 

@@ -333,7 +333,7 @@ def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remed
 
 
 def guard_lines_text(report: Report, guard: FailedGuard) -> str:
-    """Return the first lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
+    """Return the first lines that created a guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
     places = [line_text(report, location) for location in guard.locations[:_MAX_LINES]]
     more = len(guard.locations) - _MAX_LINES
     return join_with_and([*places, *([f"{more} more"] if more > 0 else [])])

@@ -97,14 +97,14 @@ def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
         return "error", _how_run_ended(report)
     if report.breaks:
         return "bad", f"{breaks}{_first_step(report)}"
-    limited = limited_functions_text(report)
-    if limited:
-        return "bad", f"No breaks, but {limited}.{_recompile_fix_text(report)}"
+    limited_text = limited_functions_text(report)
+    if limited_text:
+        return "bad", f"No breaks, but {limited_text}.{_recompile_fix_text(report)}"
     if not report.graphs:
         return "plain", f"Nothing was compiled{_why_nothing_compiled(report) or ' in this run'}."
-    eager = _eager_names(report)
-    if eager:
-        return "plain", f"No breaks, but {eager} ran eagerly."
+    eager_text = _eager_names(report)
+    if eager_text:
+        return "plain", f"No breaks, but {eager_text} ran eagerly."
     if report.recompiles:
         return _verdict_on_recompiles(report)
     graphs = "one graph" if len(report.graphs) == 1 else count_text(len(report.graphs), "graph")
@@ -217,7 +217,7 @@ def _breaks_to_keep_outside(report: Report) -> list[Break]:
     """
     if len(report.breaks) == 1:
         return []
-    outside = []
+    breaks_outside = []
     for break_ in ordered_breaks(report):
         code = break_.location.code if break_.location is not None else None
         if (
@@ -225,8 +225,8 @@ def _breaks_to_keep_outside(report: Report) -> list[Break]:
             and belongs_outside(break_.gb_id, break_.gb_type, code)
             and advice_for_break(report, break_)
         ):
-            outside.append(break_)
-    return outside
+            breaks_outside.append(break_)
+    return breaks_outside
 
 
 def _subject(report: Report, breaks: Sequence[Break]) -> str:
@@ -301,14 +301,14 @@ def _part_advice(report: Report) -> str:
 
 
 def _working_changes_text(report: Report, chosen: Sequence[Remedy]) -> str:
-    total, removed = len(report.breaks), len({ident for remedy in chosen for ident in remedy.breaks})
+    total, removed_count = len(report.breaks), len({ident for remedy in chosen for ident in remedy.breaks})
     target = "it" if total == 1 else "both" if total == 2 else "all of them"  # noqa: PLR2004
     if len(chosen) > 1:
-        removed_breaks = target if removed == total else f"{removed} of them"
+        removed_breaks = target if removed_count == total else f"{removed_count} of them"
         return f"{len(chosen)} changes, each tried alone, remove {removed_breaks}."
     (remedy,) = chosen
     title = _changes_in_order(remedy.title)
-    target = target if removed == total else target_text(report, remedy)
+    target = target if removed_count == total else target_text(report, remedy)
     doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
     slower = slowdown_text(report, remedy)
     slower_text = f", but {slower}" if slower else ""
@@ -345,17 +345,17 @@ def _why_nothing_compiled(report: Report) -> str:
     called_names = (
         _names_or_count(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
     )
-    eager = _eager_names(report) or called_names
-    if eager:
-        return f": {eager} ran eagerly"
-    empty = [_qualified_name(report, frame) for frame in report.frames if frame.outcome == "empty"]
-    names = _names_or_count(empty)
+    eager_text = _eager_names(report) or called_names
+    if eager_text:
+        return f": {eager_text} ran eagerly"
+    empty_names = [_qualified_name(report, frame) for frame in report.frames if frame.outcome == "empty"]
+    names = _names_or_count(empty_names)
     if not names:
         return ""
     if names == _CELL_NAME:
         return ": the cell has no tensor operation"
     # If a call has no tensor operations, Dynamo marks its code and no longer traces later calls.
-    calls, pronoun = ("call", "it") if len({name for name in empty if name}) == 1 else ("calls", "them")
+    calls, pronoun = ("call", "it") if len({name for name in empty_names if name}) == 1 else ("calls", "them")
     return f": the first {calls} of {names} had no tensor operation, so PyTorch runs {pronoun} eagerly from now on"
 
 

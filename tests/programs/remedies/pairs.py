@@ -3396,7 +3396,7 @@ def f(x):
     if is_bad:
         scale.mul_(0.5)
         return torch.zeros_like(x)
-    return x / scale
+    return x - scale
 def given():
     return (torch.linspace(-1, 2, 6),)
 # === a negated flag in a name, wrong
@@ -3406,5 +3406,25 @@ def f(x):
     if is_bad:
         scale.mul_(0.5)
     return x / scale, is_bad
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a flag that a branch sets, right
+def f(x):
+    drop = False
+    if x.sum() < 0:
+        drop = True
+    if not drop:
+        x = x * 2
+    return x + 0
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a flag that a branch sets, wrong
+def f(x):
+    drop = False
+    if x.sum() < 0:
+        drop = True
+    if not drop:
+        x = x * 2
+    return x + 0, drop
 def given():
     return (torch.linspace(-1, 2, 6),)

@@ -18,7 +18,7 @@ import torch
 
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls, compile_calls
-from jupyter_graphbreak.compiling.descriptions import describe_compiled
+from jupyter_graphbreak.compiling.descriptions import describe_compiled_callables
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, stack_of_graph_line
 
 X = torch.ones(2)
@@ -97,7 +97,7 @@ def calls_compiled() -> Iterator[CompiledCalls]:
 
 
 def names(calls: CompiledCalls) -> list[str]:
-    return [compiled.name for compiled in calls.compiled]
+    return [compiled.name for compiled in calls.compiled_callables]
 
 
 def test_only_the_outermost_module_is_compiled_and_once() -> None:
@@ -122,7 +122,10 @@ def test_a_module_whose_class_defines_call_is_compiled_as_a_whole() -> None:
     files = [frame.filename for frame in traceback.extract_tb(raised.tb)]
     assert files
     assert not [name for name in files if "jupyter_graphbreak/compiling/" in name or "/_torch_compat/" in name]
-    assert describe_compiled(calls.compiled, {"net": net, "torch": torch})[0].code == "net = torch.compile(net)"
+    assert (
+        describe_compiled_callables(calls.compiled_callables, {"net": net, "torch": torch})[0].code
+        == "net = torch.compile(net)"
+    )
 
 
 def test_calls_of_a_function_that_trains_are_routed() -> None:
@@ -171,7 +174,7 @@ def test_a_module_that_a_transform_calls_is_left_to_the_transform() -> None:
 def test_compiled_objects_are_not_kept_alive() -> None:
     with calls_compiled() as calls:
         Net()(X)
-        assert calls.compiled[0].target() is None
+        assert calls.compiled_callables[0].target() is None
 
 
 def test_nothing_stays_in_dynamo() -> None:

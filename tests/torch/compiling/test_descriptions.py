@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.compiling.descriptions import CompiledCallable, describe_compiled
+from jupyter_graphbreak.compiling.descriptions import CompiledCallable, describe_compiled_callables
 from jupyter_graphbreak.records.additions import CompiledForReport
 
 FILE = "<described>"
@@ -53,7 +53,7 @@ def _text() -> Iterator[None]:
 
 
 def description(target: Any, namespace: dict[str, Any], line: int | None = None, name: str = "f") -> CompiledForReport:
-    (description_,) = describe_compiled([CompiledCallable(lambda: target, name, None, line)], namespace, FILE)
+    (description_,) = describe_compiled_callables([CompiledCallable(lambda: target, name, None, line)], namespace, FILE)
     return description_
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.records.records import Record, without_spare_data
+from jupyter_graphbreak.records.records import Record, reduce_record
 
 
 def use_of_cache(name: str, **data: object) -> Record:
@@ -23,8 +23,8 @@ def test_a_bypass_is_no_miss() -> None:
 
 
 def test_only_the_reason_of_a_bypass_is_kept() -> None:
-    reduced = without_spare_data(use_of_cache("aotautograd_cache_bypass", cache_bypass_reason="freezing"))
+    reduced = reduce_record(use_of_cache("aotautograd_cache_bypass", cache_bypass_reason="freezing"))
     assert (reduced.kind, reduced.payload) == ("artifact:aotautograd_cache_bypass", "freezing")
-    assert without_spare_data(use_of_cache("fx_graph_cache_hit")).payload is None
+    assert reduce_record(use_of_cache("fx_graph_cache_hit")).payload is None
     broken = Record({"artifact": {"name": "fx_graph_cache_miss"}}, "[")
-    assert without_spare_data(broken).payload is None
+    assert reduce_record(broken).payload is None

@@ -81,7 +81,7 @@ def verdict_of(after: Report, before: Report = BEFORE) -> GateVerdict:
 def test_the_same_break_is_recognized(after: Report, new: int, gone: int) -> None:
     verdict = verdict_of(after)
     assert (len(verdict.new_breaks), len(verdict.gone_breaks)) == (new, gone)
-    assert verdict.passed == (new == 0)
+    assert verdict.has_passed == (new == 0)
     assert headline(verdict).startswith("gate passed" if new == 0 else "gate failed")
     assert len(details(verdict)) == new + gone
 
@@ -94,42 +94,42 @@ def test_the_later_of_two_equal_breaks_is_new() -> None:
 
 def test_an_empty_baseline_allows_nothing() -> None:
     assert len(judge(read_baseline(""), [BEFORE]).new_breaks) == 2
-    assert judge(read_baseline(""), [report_of(frames=("f",))]).passed
+    assert judge(read_baseline(""), [report_of(frames=("f",))]).has_passed
 
 
 def test_a_run_that_compiled_nothing_proves_nothing() -> None:
     for verdict in (judge(read_baseline(""), []), verdict_of(report_of())):
-        assert not verdict.passed
+        assert not verdict.has_passed
         assert headline(verdict) == "gate failed: nothing was compiled, so the absence of breaks proves nothing"
         (advice,) = details(verdict)
         assert advice.startswith("call a compiled function in this process, ")
     launcher, rank = report_of(), report_of(frames=("f",))
-    assert judge(read_baseline(""), [launcher, rank]).passed
+    assert judge(read_baseline(""), [launcher, rank]).has_passed
 
 
 def test_functions_that_newly_run_eagerly_fail() -> None:
     eager = report_of(frames=("f",), eager=(("f", "recompile limit"),))
-    assert not verdict_of(eager, report_of(frames=("f",))).passed
-    assert verdict_of(eager, eager).passed
+    assert not verdict_of(eager, report_of(frames=("f",))).has_passed
+    assert verdict_of(eager, eager).has_passed
     allowed = msgspec.structs.replace(BEFORE.breaks[0], skipped=["k0"])
     because = msgspec.structs.replace(
         BEFORE, breaks=[allowed, *BEFORE.breaks[1:]], skipped=[Skipped("k0", None, "f", None, "why", break_="b1")]
     )
-    assert verdict_of(because).passed
+    assert verdict_of(because).has_passed
 
 
 def test_more_recompiles_of_a_function_fail() -> None:
-    assert not verdict_of(report_of(again=("f", "f")), report_of(again=("f",))).passed
-    assert verdict_of(report_of(again=("f",)), report_of(again=("f", "f"))).passed
-    assert verdict_of(report_of(again=("f",), path="net.py"), report_of(again=("f",))).passed
+    assert not verdict_of(report_of(again=("f", "f")), report_of(again=("f",))).has_passed
+    assert verdict_of(report_of(again=("f",)), report_of(again=("f", "f"))).has_passed
+    assert verdict_of(report_of(again=("f",), path="net.py"), report_of(again=("f",))).has_passed
 
 
 def test_a_baseline_may_allow_some_recompiles_of_every_function() -> None:
     baseline = read_baseline("version = 1\nmax_recompiles = 1\n")
     assert read_baseline(write_baseline(baseline)) == baseline
-    assert judge(baseline, [report_of(again=("f",))]).passed
-    assert not judge(baseline, [report_of(again=("f", "f"))]).passed
-    assert not judge(read_baseline("version = 1\n"), [report_of(again=("f",))]).passed
+    assert judge(baseline, [report_of(again=("f",))]).has_passed
+    assert not judge(baseline, [report_of(again=("f", "f"))]).has_passed
+    assert not judge(read_baseline("version = 1\n"), [report_of(again=("f",))]).has_passed
 
 
 def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> None:
@@ -151,7 +151,7 @@ def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> Non
 
 
 def test_ranks_count_once() -> None:
-    assert judge(baseline_of([BEFORE]), [BEFORE, BEFORE]).passed
+    assert judge(baseline_of([BEFORE]), [BEFORE, BEFORE]).has_passed
     assert write_baseline(baseline_of([BEFORE, BEFORE])) == write_baseline(baseline_of([BEFORE]))
 
 

@@ -163,3 +163,29 @@ def test_a_context_around_the_call_is_no_effect_of_code_that_names_it() -> None:
         torch.compile(InFloat32(), backend="eager")(torch.ones(2, 2))
     assert run.report.effects is None
     assert [check.equal for check in run.check().check or []] == [True]
+
+
+def decorated(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(self, *args, **kwargs)
+
+    return wrapper
+
+
+class DecoratedNet(Net):
+    forward = decorated(Net.forward)
+    other = decorated(Net.other)
+
+
+def test_a_module_whose_forward_is_decorated_keeps_its_name() -> None:
+    net = DecoratedNet()
+    (entry,), _ = entries_of(lambda: torch.compile(net, backend="eager")(x=torch.ones(3)))
+    assert (entry.function, type(entry.call)) == ("DecoratedNet", DecoratedNet)
+
+
+def test_another_method_with_the_decorator_of_forward_is_not_the_module() -> None:
+    net = DecoratedNet()
+    (entry,), value = entries_of(lambda: torch.compile(net.other, backend="eager")(torch.ones(3)))
+    assert not isinstance(entry.call, torch.nn.Module)
+    torch.testing.assert_close(entry.call(torch.ones(3)), value)

@@ -280,6 +280,8 @@ def test_an_outer_name_is_bound() -> None:
         ("any(t.max() > 2 for t in mask)", "torch.as_tensor(sum([t.max() > 2 for t in mask]) > 0)"),
         ("all([not t.isnan().any() for t in mask if t])",
          "torch.as_tensor(sum([t.isnan().any() for t in mask if t]) == 0)"),
+        ("any((t > u) for t in (y or mask) for u in t)",
+         "torch.as_tensor(sum([t > u for t in (y or mask) for u in t]) > 0)"),
         ("all(t.item() > 1 for t in mask)", "torch.as_tensor(sum([torch.logical_not(t > 1) for t in mask]) == 0)"),
     ],
 )  # fmt: skip
@@ -337,16 +339,15 @@ def test_skipped_statements_of_a_loop_run_and_are_undone() -> None:
 
 
 def test_a_flag_is_kept_as_a_tensor() -> None:
-    before = [
-        "drop = False", "if x.sum() < 0:", "    drop = True", "if not drop:", "    x = x * 2", "return x",
-    ]  # fmt: skip
-    after = [
-        "drop = False", "drop = torch.where(x.sum() < 0, True, drop)",
-        "x = torch.where(torch.logical_not(torch.as_tensor(drop)), x * 2, x)", "return x",
-    ]  # fmt: skip
-    (first, *_) = proposals_of("branch", problem(function(*before), "x.sum() < 0"))
-    assert first.texts["s1"] == function(*after)
-    assert len(first.conditions) == 2
+    lines = ["drop = False", "if x.sum() < 0:", "    drop = True", "if not drop:", "    x = x * 2", "return x"]
+    for before, after, code in (
+        (lines[1:3], ["drop = torch.where(x.sum() < 0, True, drop)"], "x.sum() < 0"),
+        (lines[3:5], ["x = torch.where(torch.logical_not(torch.as_tensor(drop)), x * 2, x)"], "not drop"),
+    ):
+        start = lines.index(before[0])
+        (first, *_) = texts("branch", problem(function(*lines), code))
+        lines[start : start + 2] = after
+        assert first == function(*lines)
 
 
 @pytest.mark.parametrize(

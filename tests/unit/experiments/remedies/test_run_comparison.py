@@ -121,7 +121,7 @@ def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> N
 )
 def test_a_gradient_of_zeros_is_noted_for_tensors_that_required_none(kind: Kind, note: str | None) -> None:
     case: Any = SimpleNamespace(
-        input=SimpleNamespace(description="x requiring gradients", other_kind="x requiring gradients")
+        input=SimpleNamespace(description="x requiring gradients", other_kind="x requiring gradients", state={})
     )
     findings = EdgeFindings([]).extended([(case, [Difference(kind, "differs")])])
     assert (findings.noted_difference, findings.disqualifying_difference, findings.diffs) == (note, None, [])
@@ -158,3 +158,19 @@ def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted
     )
     diffs = [Difference("exception", "returns 1, but the original raises")]
     assert without_expected_edge_differences(diffs, case, Result(1)) == (diffs if counts else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "is_noted"),
+    [
+        ("raises IndexError: index 3 is out of range", {"net.n": 4}, True),
+        ("raises KeyError: 3", {"net.n": 4}, True),
+        ("raises ZeroDivisionError: by zero", {"net.n": 4}, False),
+        ("raises IndexError: index 3 is out of range", {}, False),
+    ],
+)
+def test_a_number_that_no_longer_fits_a_list_is_noted(text: str, state: dict[str, int], *, is_noted: bool) -> None:
+    case: Any = SimpleNamespace(input=SimpleNamespace(description="net.n = 4", other_kind="", state=state))
+    findings = EdgeFindings([]).extended([(case, [Difference("exception", text)])])
+    expected = (f"it {text} with net.n = 4", None) if is_noted else (None, f"{text}, on net.n = 4")
+    assert (findings.noted_difference, findings.disqualifying_difference) == expected

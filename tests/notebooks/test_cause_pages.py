@@ -331,7 +331,8 @@ def asserts_a_size(x: torch.Tensor) -> torch.Tensor:
 
 def reshapes_by_numpy(x: torch.Tensor) -> torch.Tensor:
     y = x.reshape(2, 2)
-    return y.reshape(-1, np.prod(y.shape))  # type: ignore[call-overload] # not a plain int
+    size: Any = np.prod(y.shape)
+    return y.reshape(-1, size)
 
 
 def draws_an_array(x: torch.Tensor) -> torch.Tensor:

@@ -351,6 +351,8 @@ sorted order of strides of the two branches' output | messages#while-dynamo-trac
 'View' object has no attribute 'layout' | messages_kernels#inductor-generated-code | A bug of inductor
 Could not run ... from the 'CPU' backend | messages_kernels#custom-operators-the-definition | register_kernel
 dynamic_shapes: Unexpected dimension mapped to index 0 | messages_export#sizes-dynamic-shapes | Dim.DYNAMIC
+cond must be a bool, but got a Tensor | messages#sizes-and-numbers | which are captured
+Data-dependent assertion failed (cannot compile partial graph) | causes/gb0034 | Ask with `if`
 pytree-flattenable | messages_export#arguments-and-results | register_dataclass
 explain(f, *args) is deprecated | messages_warnings#breaks-and-recompiles | torch._dynamo.explain(f)(x)
 Onnx: The axis name will not be used | messages_warnings#export-onnx-aotinductor | one name for both

@@ -260,7 +260,7 @@ def _keep_if_identical(old: list[Any], new: list[Any]) -> list[Any]:
 
 def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], Any]:
     repair = _REPAIRS.get(struct_type, lambda value: value)
-    limiters: list[tuple[str, Any]] = []  # filled in the first call, because a class may contain itself
+    limiters: list[tuple[str, Any]] = []  # filled at the first value, since a class may contain itself
 
     def limit_struct(value: Any, bounds: _Bounds, _name: str, _owner: type) -> Any:
         if not limiters:

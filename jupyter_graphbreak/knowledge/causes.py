@@ -276,9 +276,12 @@ CAUSES = (
     KnownCause(
         "GB0034",
         ("Data-dependent assertion failed (cannot compile partial graph)",),
-        title="`assert` on a tensor's value",
-        advice="check with torch._assert(condition, 'constant message'), or check after the call",
-        rewrites=("check in the graph",),
+        title="`assert` that fails while Dynamo traces",
+        advice=(
+            "this assert fails for these arguments: run the call without compiling, where it fails as well; if the "
+            "code catches the error, ask with if instead"
+        ),
+        page="errors.md#your-own-error-met-while-compiling",
     ),
     KnownCause(
         "GB0035",

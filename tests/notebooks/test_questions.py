@@ -105,7 +105,7 @@ UnicodeDecodeError on Windows | in_a_notebook#a-compiler-on-windows | English la
 torch.cond: Pred is a Python constant | messages_warnings#breaks-and-recompiles | Pass a tensor
 TraceError in prepare_fx | messages#keras-torchscript-fx | cannot follow an `if`
 CUDA_HOME not set; using Triton's bundled libdevice | messages_warnings#precision-and-the-gpu | in the last digits
-torch.jit: variable number of arguments (PyG) | messages#keras-torchscript-fx | knows less of Python
+torch.jit: variable number of arguments (PyG) | messages#keras-torchscript-fx | supports less of Python
 complex operators warning | messages_warnings#precision-and-the-gpu | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
@@ -145,7 +145,7 @@ CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREA
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
 FailOnRecompileLimitHit, fullgraph=True | recompiles#the-limit-recompile-limit-is-reached | a ninth compilation raises
-Compile package of another PyTorch version | messages_export#aotinductor-aot-compile-files | compile where it will run
+Compile package of another PyTorch version | messages_export#aotinductor-aot-compile-files | Compile where the program will run
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
 a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
@@ -184,7 +184,7 @@ AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __
 CustomTensor(self.weight.data) in forward fails | messages#while-dynamo-traces | as_subclass(C)
 fake tensor: attempting to expand a dimension | messages#fake-tensors-types-devices | follows *got*
 weight.data *= mask: Encountered a set_ on a graph input | messages#while-dynamo-traces | mul_(mask)
-SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different way
+SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different path
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#once-for-each-kind-a-mode-a-type-a-state | hotswap_adapter
@@ -221,7 +221,7 @@ torch.compile slower on ROCm | cost#on-a-gpu | MIOpen
 cross entropy of a language model takes too much memory | where_to_compile#around-the-loss-too | in chunks
 backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
 aoti_load_package takes seconds | compile_time#without-a-compiler-in-production | loads at once
-warning: assuming every input is mutated | messages_warnings#kernels-autotuning | could not read
+warning: assuming every input is mutated | messages_warnings#kernels-autotuning | could not tell which inputs
 MONAI MetaTensor compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | as_subclass(torch.Tensor)
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
@@ -252,7 +252,7 @@ OverflowError: Python int too large on Windows | messages_kernels#inductor-gener
 PermissionError in torchinductor's folder | messages_kernels#files-and-caches | Delete the folder
 can't start new thread, 8 ranks | messages_kernels#worker-processes | up to 32 workers
 BackendCompilerFailed: missing 'inner_exception' | messages_kernels#worker-processes | that worker's lines above
-_prims_common.check is deprecated | messages_warnings#breaks-and-recompiles | updating the library ends it
+_prims_common.check is deprecated | messages_warnings#breaks-and-recompiles | updating the library ends the warning
 Disk quota exceeded on a cluster | messages_kernels#files-and-caches | limit their number
 CppCompileError | messages_kernels#inductor-generated-code | g++ 8.3
 Device mps not supported | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | Apple's GPU
@@ -347,7 +347,7 @@ a and b must have same reduction dim | messages#fake-tensors-types-devices | `ma
 Cannot copy out of meta tensor | messages#fake-tensors-types-devices | to_empty
 you're trying to get value out of a tracing tensor | messages#keras-torchscript-fx | `make_fx`
 sorted order of strides of the two branches' output | messages#while-dynamo-traces | `.contiguous()` on both sides
-'View' object has no attribute 'layout' | messages_kernels#inductor-generated-code | A bug of inductor
+'View' object has no attribute 'layout' | messages_kernels#inductor-generated-code | A bug in Inductor
 Could not run ... from the 'CPU' backend | messages_kernels#custom-operators-the-definition | register_kernel
 dynamic_shapes: Unexpected dimension mapped to index 0 | messages_export#sizes-dynamic-shapes | Dim.DYNAMIC
 cond must be a bool, but got a Tensor | messages#sizes-and-numbers | which are captured
@@ -355,10 +355,10 @@ Data-dependent assertion failed (cannot compile partial graph) | causes/gb0034 |
 pytree-flattenable | messages_export#arguments-and-results | register_dataclass
 explain(f, *args) is deprecated | messages_warnings#breaks-and-recompiles | torch._dynamo.explain(f)(x)
 Onnx: The axis name will not be used | messages_warnings#export-onnx-aotinductor | one name for both
-legacy stream depend on a capturing blocking stream | messages_kernels#cuda-graphs | Leave it outside
+legacy stream depend on a capturing blocking stream | messages_kernels#cuda-graphs | Move it out of the function
 subprocess.TimeoutExpired at the end | messages_kernels#worker-processes | its results are complete
 we guessed its metadata incorrectly | messages_training#fsdp-dtensor-tensor-parallel | `.detach()` of the others
-number of output names provided exceeded number of outputs | messages_export#torch-onnx-export | is not one
+number of output names provided exceeded number of outputs | messages_export#torch-onnx-export | does not count as a tensor
 optimum ImportError with PyTorch 2.9 | messages_export#torch-onnx-export | no longer has
 num_mutated_inp_runtime_indices | messages_export#what-forward-changes | x.unsqueeze_(0)
 vLLM: 'int' object is not iterable | in_a_notebook#triton-its-version-its-files | a Triton of one's own
@@ -379,7 +379,7 @@ a custom operator is never called | errors#nothing-raises-but-the-result-differs
 invalid Bernoulli probabilities pass | errors#eager-code-raises-compiled-code-does-not | check their arguments only
 std of equal numbers, then NaN or inf | errors#one-operation-gives-a-different-result | a rounding error
 uint8 arithmetic differs from eager | errors#one-operation-gives-a-different-result | do not wrap
-slice_scatter and diagonal_scatter have zero gradients | known_bugs#gradients-and-backward-passes | was kept
+slice_scatter and diagonal_scatter have zero gradients | known_bugs#gradients-and-backward-passes | stay unchanged
 a wrong target raises nothing | errors#eager-code-raises-compiled-code-does-not | Run one step eagerly
 isinstance with a Protocol takes the wrong branch | errors#nothing-raises-but-the-result-differs | hasattr
 try around an operation does not catch its error | errors#nothing-raises-but-the-result-differs | compare the sizes
@@ -736,16 +736,16 @@ does fullgraph=True make it faster? | cost#which-mode | changes no speed
 how to get it to run on Windows | in_a_notebook#a-compiler-on-windows | triton-windows
 SparseTensor, ind2ptr | libraries#graph-networks-pyg-dgl | neither package has fake kernels
 module 'torch' has no attribute 'compiler' | in_a_notebook#pytorch-or-python-is-too-old-or-too-new | with 2.1
-FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
+FakeRootModule with torchsummary | messages#while-dynamo-traces | Both work in 2.13
 onnx export: this is step 1/3 | messages_export#torch-onnx-export | Exception summary
 No ONNX function found for aten._linalg_svd | messages_export#torch-onnx-export | custom_translation_table
 Could not extract specialized integer | messages_export#sizes-dynamic-shapes | x[mask].shape[0]
-export: Guard failed: x.size()[0] == 4 | messages_export#sizes-dynamic-shapes | of the example only
+export: Guard failed: x.size()[0] == 4 | messages_export#sizes-dynamic-shapes | only the sizes and integers of the example
 export of a function with NumPy inside | messages_export#what-forward-changes | strict=True
 a hook registered in forward | training#a-hook-that-never-runs | GB0467
 my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
 modified by an inplace operation | messages_training#backward-passes-inference-mode | even if the loss does not use it
-a KV cache, and backward fails a second time | messages_training#backward-passes-inference-mode | kept with its graph
+a KV cache, and backward fails a second time | messages_training#backward-passes-inference-mode | still refers to its autograd graph
 text classification on a CPU is slow | cost#on-a-cpu-no-gain-threads-no-grad | Pad to a few lengths
 Tried to use data-dependent value: torch.onnx | messages#sizes-and-numbers | only a break
 unsupported builtin: isinstance with an ABC | common_breaks#messages-of-earlier-releases | an abstract class
@@ -774,7 +774,7 @@ torch.compile inside my own backend | cost#which-backend-one-of-your-own | compi
 'NoneType' object has no attribute 'store_cubin' | messages_kernels#triton-and-the-gpu | do without
 scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pybind-cuda-kernels | as in PyTorch's tutorial
 does torchsparse work, and its gradients? | libraries#scipy-opencv-pybind-cuda-kernels | keeps its gradients
-int(round(np.floor(3.1))) raises TorchRuntimeError | messages#fake-tensors-types-devices | a number of NumPy is an array
+int(round(np.floor(3.1))) raises TorchRuntimeError | messages#fake-tensors-types-devices | a NumPy number is an array
 reduce-overhead with dynamic padding: 9 distinct sizes | gpu#each-size-is-recorded-again-slow-calls-memory | Pad batches
 metrics stay frozen with EMA weights | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 what does --enforce-eager do? | libraries#vllm-sglang | saves start-up time
@@ -796,7 +796,7 @@ torch.prod and fmin differ in my comparison | cost#results-that-differ | its own
 all gradients become NaN on an H100 with bf16 | cost#where-does-nan-come-from | enable_cudnn_sdp
 an assert is ignored after a print | known_bugs#wrong-results | is false does not raise
 UserWarning about torch._utils from my optimizer | messages_warnings#breaks-and-recompiles | calls an old name
-AssertionError: not bool like VR[1.0, 1.0] | messages_kernels#inductor-generated-code | A bug of inductor
+AssertionError: not bool like VR[1.0, 1.0] | messages_kernels#inductor-generated-code | A bug in Inductor
 fold fails in inductor with an AssertionError | messages_kernels#inductor-generated-code | within a release or two
 LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls as it is
 autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
@@ -831,7 +831,7 @@ DynamicCache in output, which is not a known type | messages_export#arguments-an
 tracing inferred a static shape, ONNX batch size | messages_export#sizes-dynamic-shapes | x.view(x.shape[0], 3)
 set_runtime_stats_and_log of class Logger (accelerate) | messages_training#ddp-distributeddataparallel | inside it
 fullgraph=True found no compiled frames | messages#stances-limits-fullgraph-true | remembers
-register_fake takes 1 positional argument | messages_kernels#custom-operators-fake-kernels | needs the parameters
+register_fake takes 1 positional argument | messages_kernels#custom-operators-fake-kernels | needs the same parameters
 vmap: must override the setup_context staticmethod | messages_training#second-gradients-vmap | generate_vmap_rule
 vLLM: auto_functionalized was not removed | messages_kernels#inductor-generated-code | --enforce-eager
 Hardware limit: 232448 for benchmark choice | messages_warnings#kernels-autotuning | leaves it out

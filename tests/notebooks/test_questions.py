@@ -296,7 +296,7 @@ export: dimension was inferred to be a constant | frontends#a-size-that-export-m
 segmentation fault with torch.compile | errors#crashes-and-hangs | faulthandler
 random segfault while the autograd cache is saved | errors#crashes-and-hangs | AUTOGRAD_CACHE=0
 stuck in mlir::multiRootTopologicalSort | errors#crashes-and-hangs | too hard for Triton
-an issue of 2023 has my symptom | questions#errors | in an environment of its own
+an issue of 2023 has my symptom | questions#errors | in a separate environment
 compiling never ends | errors#crashes-and-hangs | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | messages#fake-tensors-types-devices | set_default_device
 gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False

@@ -148,9 +148,9 @@ FailOnRecompileLimitHit, fullgraph=True | recompiles#the-limit-recompile-limit-i
 Compile package of another PyTorch version | messages_export#aotinductor-aot-compile-files | Compile where the program will run
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
 a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
-fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
+fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is reused
 a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
-after the limit, what a function calls | recompiles#the-limit-recompile-limit-is-reached | with all that the function
+after the limit, what a function calls | recompiles#the-limit-recompile-limit-is-reached | everything that it calls
 a factory of compiled functions reaches the limit | recompiles#instances-share-one-count | have the same code
 which mark? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | 0 and 1
 accumulated_recompile_limit | recompiles#instances-share-one-count | 256
@@ -417,7 +417,7 @@ accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-ke
 Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts its own wrapper inside
 a second GPU compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | each device
 failed to eagerly compile backwards for dynamic | messages_warnings#training | Only a later
-last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | made anew for each call
+last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | created in each call
 ___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of a different class
 ___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s-words | set_default_device
 getattr failed on source | recompiles#what-a-guard-says-in-pytorch-s-words | attributes that
@@ -539,7 +539,7 @@ AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | logs
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#what-breaks-in-training-code | around a break
-what is guarded of an object? | recompiles#what-does-dynamo-guard-on | what the code has read
+what is guarded of an object? | recompiles#what-does-dynamo-guard-on | values that the code has read
 second call is slow | compile_time#the-second-call-is-slow-too-warm-up | a different size or number
 develop without waiting for the compiler | compile_time#while-you-change-code-wait-less | generates no code
 what speed-up can I expect? | cost#how-much-faster-will-it-be | 163 models
@@ -614,7 +614,7 @@ max-autotune is slower than the default | cost#which-mode | usually to blame
 wrong number of dimensions in assert_size_stride | messages_kernels#inductor-generated-code | skip_all_guards_unsafe
 gaussian_nll_loss under fullgraph=True | common_breaks#functions-of-pytorch-that-break | var.clamp
 lstsq in a compiled function | common_breaks#functions-of-pytorch-that-break | torch.linalg.qr
-different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | make a backend function once
+different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | create a backend function once
 Unsupported: Tensor.item() under fullgraph=True in 2.9 | causes/gb0124 | from PyTorch 2.10 on
 is x[mask] captured by fullgraph? since when? | fullgraph#5-prove-it-and-keep-it | 2.9 raises
 ___as_tensor(a).item() == 0.03 at each step | causes/recompile-float | `x.lerp(y, a)`
@@ -910,11 +910,11 @@ GradScaler inside the compiled step | training#what-breaks-in-training-code | le
 LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs eagerly: compile the model
 schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | leave it eager
 AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | of torchao
-Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | then wide and tall ones
+Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | wide and for tall matrices
 a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | where it is reset
 nvtx ranges break the graph | cost#in-a-profile | put it around the call
 switch compiling off in tests | ci#slow-or-hanging-jobs | does nothing
-dynamic=True, and it still recompiles | recompiles#it-still-compiles-for-each-length | a loop over it
+dynamic=True, and it still recompiles | recompiles#it-still-compiles-for-each-length | a loop over the size
 optree | libraries#scipy-opencv-pybind-cuda-kernels | is traced)
 PyInstaller app with torch.compile: could not get source code | compile_time#a-packaged-program-pyinstaller-cx-freeze | keeps the sources
 the frozen exe starts again and again | compile_time#a-packaged-program-pyinstaller-cx-freeze | TORCHDYNAMO_DISABLE

@@ -168,7 +168,7 @@ selective checkpointing bypasses the cache | causes/bypass-selective-checkpointi
 inductor's cache ignores my graph pass | causes/bypass-custom-pass | uuid
 DDP with static_graph | training#ddp-distributeddataparallel-compile-inside-or-outside | static_graph=True
 DDP with max-autotune hangs | training#ddp-distributeddataparallel-compile-inside-or-outside | without a mode
-python_reducer sends nothing | training#ddp-distributeddataparallel-compile-inside-or-outside | train apart
+python_reducer sends nothing | training#ddp-distributeddataparallel-compile-inside-or-outside | trains on its own
 DDP and SyncBatchNorm raise an error | training#collectives-in-compiled-code | leave out `fullgraph=True`
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
@@ -389,7 +389,7 @@ try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only
 omp.h not found on macOS | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | brew install libomp
 a GPU too old for Triton | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | compute capability
 evaluation on rank 0 hangs the others | training#ddp-distributeddataparallel-compile-inside-or-outside | model.module
-error in backends/distributed.py | training#where-the-graph-is-cut | from this cutting
+error in backends/distributed.py | training#where-the-graph-is-cut | from splitting the graph
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
 when is the backward pass compiled? | where_to_compile#the-model | is slow as well
 pad every batch, or recompile? | recompiles#pad-or-let-the-sizes-vary | a few lengths
@@ -549,7 +549,7 @@ the process needs more memory after compiling | cost#out-of-memory-oom-only-when
 backward of an autograd.Function cannot be traced | training#what-breaks-in-training-code | that breaks, here
 inference_mode? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | use it throughout
 tensor parallel, several resolutions | training#tensor-parallel-parallelize-module | cost one recompile
-decorate forward in the class | where_to_compile#torch-compile-above-a-method | `pickle` and `deepcopy` stay
+decorate forward in the class | where_to_compile#torch-compile-above-a-method | `deepcopy` work as before
 sample text from a model in training | where_to_compile#generate | shares the weights
 a transformers pipeline | libraries#transformers | pipe.model.compile()
 flash_attention_2 or sdpa | libraries#transformers | batches without padding
@@ -583,7 +583,7 @@ pytest -W error fails in the first call | ci#warnings-that-are-errors-w-error | 
 is the backward pass compiled? | how_it_works#the-backward-pass | AOTAutograd
 does torch.compile support training? | training | runs compiled code as well
 go on without a compiler | in_a_notebook#no-gpu-no-compiler-no-triton | disable=not works
-what does set_default_backend do? | settings#functions-of-torch-compiler-and-torch-dynamo | inductor again
+what does set_default_backend do? | settings#functions-of-torch-compiler-and-torch-dynamo | restores Inductor
 forbid_in_graph | settings#functions-of-torch-compiler-and-torch-dynamo | raises an `AssertionError`
 a callback when something compiles | settings#functions-of-torch-compiler-and-torch-dynamo | on_compile_start
 math.sqrt of a tensor | causes/gb0033 | Use the function of torch
@@ -602,7 +602,7 @@ an operator's output size depends on data | escape_hatches#custom-operators-one-
 GAN: compile generator and discriminator | training#what-breaks-in-training-code | GANs, adversarial training
 vmap of the apply of an autograd.Function | traced#gradients-autograd-function-torch-func | Unsupported hasattr call
 does nn.init inside forward break the graph? | traced#random-numbers-and-distributions | kaiming_normal_
-is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without a copy of it
+is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without copying it
 vLLM does not reuse its cache | libraries#vllm-sglang | VLLM_CACHE_ROOT
 stable-baselines3 with torch.compile | libraries#reinforcement-learning-stable-baselines3-torchrl | evaluate_actions
 load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft | unload_lora_weights
@@ -647,7 +647,7 @@ uid not found in a container | messages_kernels#files-and-caches | TORCHINDUCTOR
 BrokenProcessPool while compiling | messages_kernels#worker-processes | COMPILE_THREADS=1
 Inference tensors cannot be saved for backward | messages_training#backward-passes-inference-mode | outside of the mode
 is_key_in_tls AssertionError with reduce-overhead | messages_kernels#cuda-graphs | from one thread
-compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder-all-but-the-head | as they are
+compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder-all-but-the-head | does not change the keys
 what does shapes_spec of torch.compile do? | settings#arguments-of-torch-compile | ShapeVar
 TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | not make faster
 0 active drivers | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | sees no GPU
@@ -670,11 +670,11 @@ the Tesla T4 skips bfloat16 | recipes#explain-a-cell-in-colab | torch.float16
 FileNotFoundError of a long kernel name on Windows | in_a_notebook#a-compiler-on-windows | LongPathsEnabled
 trials of Optuna run eagerly | libraries#many-models-in-one-process-optuna-folds | at the beginning of each trial
 compile workers keep their memory | compile_time#worker-processes | after a minute without work
-beams, or an assistant_model, with a static cache | where_to_compile#generate | refuses
+beams, or an assistant_model, with a static cache | where_to_compile#generate | rejects
 switch torch.compile on in MMEngine | libraries#programs-with-a-switch-timm-torchtune-axolotl | dict(mode=...)
 training diverges when compiled | cost#results-that-differ | different seeds
 with the profiler on, tokens per second fall | cost#in-a-profile | take times without it
-compile it? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | computes the same, eagerly
+compile it? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | computes the same result eagerly
 AOTInductor accepts another batch size | compile_time#without-a-compiler-in-production | AOTI_RUNTIME_CHECK_INPUTS=1
 ComfyUI with a compile node: black images | libraries#comfyui | fp16_accumulation
 slower again after other sizes were seen | recompiles#numbers-and-shapes-become-dynamic | uses that graph as well
@@ -787,7 +787,7 @@ warming up Whisper takes 10 minutes | where_to_compile#generate | records none
 uv venv: Python.h not found | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | brings its headers
 the example of PyG gains 4 percent | libraries#graph-networks-pyg-dgl | gains little
 a speech model with varying lengths gets slower | cost#slower-than-eager-how-to-read-the-figures | for any size
-compiled_autograd compiles after each zero_grad | training#do-you-need-compiled-autograd | zeroed instead of `None`
+compiled_autograd compiles after each zero_grad | training#do-you-need-compiled-autograd | zeroed instead of set to `None`
 the second call is extremely slow with reduce-overhead | gpu#each-size-is-recorded-again-slow-calls-memory | one records
 not tensor-likes are close: GroupNorm in eval mode | cost#results-that-differ | divides rounding errors
 BatchNorm and Conv2d: max relative error 0.1 | cost#results-that-differ | close to zero says nothing
@@ -879,7 +879,7 @@ random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | l
 replace a layer after torch.compile | training#before-or-after-to-load-state-dict-deepcopy | the next call uses it
 a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value compiles again
 weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
-model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | a class with a
+model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | defines its own `__call__`
 cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | counts there as well
 I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
 another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
@@ -908,8 +908,8 @@ a MIG slice of an A100 | gpu#a-part-of-a-gpu-mig | CUDA_VISIBLE_DEVICES
 torch.compile or JAX? | frontends#compared-with-jax-jit | TracerBoolConversionError
 GradScaler inside the compiled step | training#what-breaks-in-training-code | let Python run the scaler
 LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs eagerly: compile the model
-schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | leave it eager
-AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | of torchao
+schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | run it eagerly
+AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | from torchao
 Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | wide and for tall matrices
 a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | where it is reset
 nvtx ranges break the graph | cost#in-a-profile | put it around the call

@@ -288,7 +288,7 @@ selective checkpointing around a compiled function | training#what-breaks-in-tra
 a NumPy number keeps CUDA graphs off | gpu#skipping-cudagraphs-the-reasons | convert it with `float()`
 slow again at the fourth call | gpu#each-size-is-recorded-again-slow-calls-memory | a new input size
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
-max_seqlen.item() for variable lengths | causes/gb0124 | should be passed as an `int`
+max_seqlen.item() for variable lengths | causes/gb0124 | pass it as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values
 a graph network compiles again for each graph | libraries#graph-networks-pyg-dgl | add_self_loops=False
 higher loss when compiled | cost#results-that-differ | emulate_precision_casts
@@ -340,7 +340,7 @@ Generator.initial_seed and get_state in compiled code | causes/gb7650 | has a st
 pack_padded_sequence fails in Dynamo | causes/gb0014 | do not pack
 y[mask] = x in training, Backend compiler exception | causes/gb0219 | Index with integers
 my C++ operator does not support running with fake tensors | causes/gb0090 | register_fake
-Reconstruction failure | causes/gb0092 | keep only what is needed
+Reconstruction failure | causes/gb0092 | keep only the value that is needed
 np.random.rand(4) ignores np.random.seed when compiled | causes/gb0033#numpy-random | draws it with torch
 repeat_interleave is wrong | causes/gb0036#repeat-interleave-with-a-tensor-of-repeats | without an error
 a and b must have same reduction dim | messages#fake-tensors-types-devices | `mat1 and mat2 shapes
@@ -363,7 +363,7 @@ optimum ImportError with PyTorch 2.9 | messages_export#torch-onnx-export | no lo
 num_mutated_inp_runtime_indices | messages_export#what-forward-changes | x.unsqueeze_(0)
 vLLM: 'int' object is not iterable | in_a_notebook#triton-its-version-its-files | a Triton of one's own
 SETUP_WITH UserDefinedObjectVariable | causes/gb0142 | around the call
-setting my own attribute on a tensor | causes/gb0058 | take another name
+setting my own attribute on a tensor | causes/gb0058 | choose a different name
 list.append(a, 9) breaks | causes/gb0156#json-dumps | called through the class
 key in dict compiles again for each length | causes/recompile-dict-keys | is not None
 fork_rng(devices={0}) | causes/gb0142#set-detect-anomaly-saved-tensors-hooks-save-on-cpu-fork-rng | pass a list

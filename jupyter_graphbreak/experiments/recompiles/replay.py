@@ -15,9 +15,9 @@ from jupyter_graphbreak._torch_compat.configuration import apply_settings, use_e
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.call_specs import Path, Root, state_roots
-from jupyter_graphbreak.experiments.trial.entry import recompiling
-from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
-from jupyter_graphbreak.experiments.trial.rebuilt_calls import bound_arguments, rebuilt_arguments
+from jupyter_graphbreak.experiments.trial.entry import compile_separately
+from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import bind_arguments, rebuild_arguments
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -111,10 +111,10 @@ def replay(
     """
     results: list[Result] = []
     counts: list[CompilationCounts] = []
-    with sandboxed(), use_eager_random_numbers(), apply_settings(adjustment.settings):
+    with sandbox_runs(), use_eager_random_numbers(), apply_settings(adjustment.settings):
         subject = Subject(entry.call, entry.arguments)
         original_arguments = subject.arguments or entry.arguments
-        with recompiling(subject.call):
+        with compile_separately(subject.call):
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
                 dataclasses.replace(entry, dynamic=dynamic).compile(subject.call, clone_backend(entry.backend))
@@ -125,7 +125,7 @@ def replay(
                 arguments = (
                     original_arguments
                     if call.arguments is None
-                    else rebuilt_arguments(subject.call, call, original_arguments)
+                    else rebuild_arguments(subject.call, call, original_arguments)
                 )
                 counts_before = compilation_counts()
                 program = _make_program(compiled, subject, call, adjustment.lines, owner or DEFAULT_OWNER)
@@ -173,7 +173,7 @@ def run_lines(
     new_arguments = {name: names[name] for name in arguments_by_name}
     if all(new_arguments[name] is arguments_by_name[name] for name in arguments_by_name):
         return arguments
-    return bound_arguments(call, new_arguments, arguments.kwargs)
+    return bind_arguments(call, new_arguments, arguments.kwargs)
 
 
 def _assign(roots: Mapping[Root, NamedPlace], path: Path, value: Any) -> None:

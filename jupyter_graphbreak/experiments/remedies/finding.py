@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.remedies.search import RANK, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, why_copies_failed
-from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, can_be_rebuilt, rebuilt_arguments
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, can_be_rebuilt, rebuild_arguments
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
@@ -291,7 +291,7 @@ def _later_calls(entry: Entry, kept_entries: KeptEntries) -> Iterator[Entry]:
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
-                yield replace_fields(entry, arguments=rebuilt_arguments(entry.call, call, entry.arguments))
+                yield replace_fields(entry, arguments=rebuild_arguments(entry.call, call, entry.arguments))
 
 
 def _has_breaks_of_recompiles(report: Report) -> bool:

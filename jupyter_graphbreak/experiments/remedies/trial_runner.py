@@ -39,9 +39,9 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     without_expected_edge_differences,
 )
 from jupyter_graphbreak.experiments.trial.difference import differences
-from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
+from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, seconds_left
@@ -346,16 +346,16 @@ class TrialRunner:
         cases = _accepted_first(self._uncompiled_original.pool)
 
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
-            with sandboxed(), use_eager_random_numbers():
+            with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
-                with recompiling(subject.call):
+                with compile_separately(subject.call):
                     return self._run_all(
                         subject.call, subject, Change(), chosen_cases, self.program.find_cell, is_promising
                     )
 
         @contextlib.contextmanager
         def open_uncompiled() -> Iterator[tuple[Any, Subject]]:
-            with sandboxed(), use_eager_random_numbers():
+            with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 yield subject.call, subject
 

@@ -57,7 +57,7 @@ def reads_gradients(first: Arguments, fn: Callable[..., Any]) -> bool:
     return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in codes)
 
 
-def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
+def index_predicate(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
     """Return a test for tensors that a function, or the objects it uses, may use as indices or counts."""
     used_objects = fn, *first.values()
     modules = [item for item in reachable_objects(*used_objects) if is_instance(item, torch.nn.Module)]
@@ -66,10 +66,10 @@ def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Te
     has_embedding = any(is_instance(module, embedding_classes) for module in modules)
     uses_indices = has_embedding or not LOOKUP_FUNCTIONS.isdisjoint(names)
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
-    return look_like_indices if uses_indices or is_instance(fn, torch.nn.Module) else lambda _: False
+    return looks_like_indices if uses_indices or is_instance(fn, torch.nn.Module) else lambda _: False
 
 
-def look_like_indices(value: torch.Tensor) -> bool:
+def looks_like_indices(value: torch.Tensor) -> bool:
     """Return whether a tensor may contain indices or counts: non-negative integers."""
     is_integer = value.dtype in {torch.int32, torch.int64} and not value.is_meta
     return is_integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0

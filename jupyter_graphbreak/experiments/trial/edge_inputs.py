@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     MAX_CONSTANTS,
     constants_in_code,
     default_values,
-    indices_test,
+    index_predicate,
     lengths_of_lookups,
     names_in_code,
     numbers_in_own_code,
@@ -51,7 +51,7 @@ from jupyter_graphbreak.experiments.trial.tensor_changes import (
     unless,
     with_first,
 )
-from jupyter_graphbreak.experiments.trial.values import difference, show
+from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
 from jupyter_graphbreak.records.attributes import is_dataclass, is_instance
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         Numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by their
         places.
     """
-    may_be_indices = indices_test(first, fn)
+    may_be_indices = index_predicate(first, fn)
     # A number may matter in one branch only, and the tensors decide which branch runs.
     nonzero_variants: dict[str, Change] = {
         "": unchanged,
@@ -131,11 +131,11 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     if not tensors_in(first.values()):
         variants = {"": unchanged}
     for description, arguments in _changes_of_arguments(first, fn, variants):
-        if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
+        if describe_difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(description, arguments, fn), is_special=True)
     settings = list(_changes_of_state(fn, state))
     for values in settings:
-        description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
+        description = ", ".join(f"{place} = {short_repr(value)}" for place, value in values.items())
         for suffix, change in variants.items():
             arguments = map_tensors(first, change)
             yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
@@ -297,7 +297,7 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
         yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(changed_arguments, negated)
     for name, value in first.named(fn).items():
         for omitted_key in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
-            kind = f"{name} without {show(omitted_key)}"
+            kind = f"{name} without {short_repr(omitted_key)}"
             changed_arguments = first.with_argument(
                 fn, name, {key: part for key, part in value.items() if key != omitted_key}
             )
@@ -307,12 +307,12 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
     for name, default in defaults.items():  # `_edge_python_values` covers a default of None
         if name in tensors and is_instance(default, bool | int | float):
             for new_value in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
-                kind = f"{name} = {show(new_value)}"
+                kind = f"{name} = {short_repr(new_value)}"
                 yield kind, kind, first.with_argument(fn, name, new_value)
     for name, value in tensors.items():
         if name in tested_names and name not in defaults:  # a caller may pass no tensor
             for substitute in _TENSOR_SUBSTITUTES:
-                kind = f"{name} = {show(substitute)}"
+                kind = f"{name} = {short_repr(substitute)}"
                 yield kind, kind, first.with_argument(fn, name, substitute)
         if (name in tested_names or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
@@ -326,7 +326,7 @@ def _given_optional_arguments(first: Arguments, fn: Callable[..., Any]) -> Itera
     tensors = [tensor.detach() for tensor in tensors_in((first.args, first.kwargs))[:1]]
     for name in optional_names[:_MAX_OPTIONAL]:
         for value in (*_OPTIONAL_NUMBERS, *(part for tensor in tensors for part in (tensor.clone(), tensor > 0))):
-            kind = f"{name} = {show(value)}"
+            kind = f"{name} = {short_repr(value)}"
             yield kind, kind, first.with_argument(fn, name, value)
 
 
@@ -404,7 +404,7 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
         else:
             new_values = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
         for new_value in new_values:
-            yield f"{name} = {show(new_value)}", first.with_argument(fn, name, new_value)
+            yield f"{name} = {short_repr(new_value)}", first.with_argument(fn, name, new_value)
         if value is not None and name in defaults and defaults[name] is None:
             changed_arguments = first.with_argument(fn, name, None)
             yield f"{name} = None", changed_arguments
@@ -415,7 +415,7 @@ def _other_texts(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str
     """Yield arguments with a different string: it may be the name of an attribute or the text of a number."""
     for name, value in first.named(fn).items():
         if type(value) is str and not other_strings(fn, value):
-            yield f"{name} = {show(f'not {value}')}", first.with_argument(fn, name, f"not {value}")
+            yield f"{name} = {short_repr(f'not {value}')}", first.with_argument(fn, name, f"not {value}")
 
 
 def _edge_values_of_parts(value: Any) -> Iterator[Any]:
@@ -464,7 +464,7 @@ def _edge_values(value: Any) -> Iterator[Any]:
 
 
 def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    may_be_indices = indices_test(first, fn)
+    may_be_indices = index_predicate(first, fn)
     changes: dict[str, Change] = {
         "with one positive number": unless(may_be_indices, _with_one_positive),
         **{
@@ -487,7 +487,7 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
 
 def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments of which only one becomes zero: the others keep a result finite."""
-    may_be_indices = indices_test(first, fn)
+    may_be_indices = index_predicate(first, fn)
     tensors_by_name = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
     for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
         change = only_for(tensors, torch.zeros_like)
@@ -533,7 +533,7 @@ def _length_changes(first: Arguments, only_length: int | None = None) -> Iterato
 
 def _numbers_of_code(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments with tensors filled with a number from the code: differences from the number are then zero."""
-    may_be_indices = indices_test(first, fn)
+    may_be_indices = index_predicate(first, fn)
     for number in numbers_in_own_code(first, fn)[:_MAX_NUMBERS_OF_CODE]:
         change = functools.partial(filled_with, number=number)
         yield f"all tensors filled with {number:g}", map_tensors(first, unless(may_be_indices, change))
@@ -543,7 +543,7 @@ def _lengths_of_code(
     first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]
 ) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments with tensors of a length that the code names or a table has, or one longer, for both branches."""
-    may_be_indices = indices_test(first, fn)
+    may_be_indices = index_predicate(first, fn)
     whole_numbers = [int(number) for number in numbers_in_own_code(first, fn) if float(number).is_integer()]
     lengths = [length for length in whole_numbers if length <= _MAX_LENGTH][:_MAX_NUMBERS_OF_CODE]
     lengths += [length for length in lengths_of_lookups(first, fn, state) if length <= _MAX_LENGTH][:_MAX_TABLES]
@@ -602,7 +602,7 @@ def _gradients_with_state(
     for kind, require in _gradient_changes(first):
         for values, (suffix, change) in itertools.product(settings, variants.items()):
             arguments = map_tensors(first, functools.partial(require, change))
-            description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
+            description = ", ".join(f"{place} = {short_repr(value)}" for place, value in values.items())
             example = describe(f"{description}{suffix}, {kind}", arguments, fn)
             yield Input(arguments, example, is_special=True, state=values, other_kind=kind)
 

@@ -86,7 +86,7 @@ class Entry:
         The values that the names in uncopied code referred to.
     reuses : bool
         Whether the call used code compiled for a different entry.
-    weakly_referenced : tuple
+    weak_referents : tuple
         The copies to which ``call`` has only weak references, to keep them alive.
     """
 
@@ -104,7 +104,7 @@ class Entry:
     storage_copies: tuple[StorageCopy, ...] = ()
     kept_names: KeptNames = field(default_factory=KeptNames)
     reuses: bool = False
-    weakly_referenced: tuple[Any, ...] = ()
+    weak_referents: tuple[Any, ...] = ()
 
     def compile(self, program: Callable[..., Any], backend: str | Callable[..., Any]) -> Callable[..., Any]:
         """Return a function compiled with a backend, and with the other options of the entry."""
@@ -213,7 +213,7 @@ class KeptEntries:
         copy = Entry(
             name, None, subject.call, subject.arguments or arguments, *original.compile_arguments, modes=original.modes,
             storage_copies=tuple(memory.storage_copies), kept_names=subject.kept_names(),
-            weakly_referenced=subject.weakly_referenced(),
+            weak_referents=subject.weak_referents(),
         )  # fmt: skip
         return copy, subject.changeable_parts
 
@@ -253,7 +253,7 @@ class KeptEntries:
             self._calls_with_nan[key] = number, replace(
                 kept_entry, call=copy.call, arguments=copy.arguments, modes=copy.modes,
                 storage_copies=copy.storage_copies, kept_names=copy.kept_names,
-                weakly_referenced=copy.weakly_referenced,
+                weak_referents=copy.weak_referents,
             )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
@@ -377,7 +377,7 @@ def keep_entries(*, looks_for_nan: bool = False) -> Iterator[KeptEntries]:
 
 
 @contextlib.contextmanager
-def recompiling(call: Any) -> Iterator[None]:
+def compile_separately(call: Any) -> Iterator[None]:
     """Compile a copied callable again as in its run, with a separate Dynamo cache, while the context is open.
 
     Parameters

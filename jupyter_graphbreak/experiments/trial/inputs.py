@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.experiments.trial.code_hints import (
-    indices_test,
-    look_like_indices,
+    index_predicate,
+    looks_like_indices,
     numbers_in_code,
     other_choices,
 )
@@ -32,7 +32,7 @@ from jupyter_graphbreak.experiments.trial.tensor_changes import (
     unless,
     with_first,
 )
-from jupyter_graphbreak.experiments.trial.values import difference, show
+from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
 from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.report.frontends import Example
 
@@ -92,7 +92,7 @@ class Input:
         return f"{self.example.what}, with smaller tensors" if self.is_smaller else self.example.what
 
     @property
-    def only_errors_count(self) -> bool:
+    def counts_errors_only(self) -> bool:
         """Whether results may differ: booleans are promoted differently from numbers when branches are merged."""
         return self.other_kind == BOOL or self.has_flag
 
@@ -124,7 +124,9 @@ class Input:
 
 def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
     """Return a report's description of arguments."""
-    return Example(description, ", ".join(f"{name} = {show(value)}" for name, value in arguments.named(fn).items()))
+    return Example(
+        description, ", ".join(f"{name} = {short_repr(value)}" for name, value in arguments.named(fn).items())
+    )
 
 
 def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
@@ -141,9 +143,9 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     """
     for description, change in _value_changes(first, fn):
         arguments = map_tensors(first, change)
-        if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
+        if describe_difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(description, arguments, fn))
-    change = unless(indices_test(first, fn), randomized, random_within)
+    change = unless(index_predicate(first, fn), randomized, random_within)
     special_changes = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
     for description, arguments in itertools.islice(special_changes, _MAX_SPECIAL):
         yield Input(arguments, describe(description, arguments, fn), is_special=True)
@@ -165,7 +167,7 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
         if len(named_values) == 1 and is_instance(named_values[0][1], torch.Tensor)
         else "all tensors"
     )
-    may_be_indices = indices_test(first, fn)
+    may_be_indices = index_predicate(first, fn)
     yield f"{target} negated", unless(may_be_indices, negated, rolled)
     yield f"{target} zero", unless(may_be_indices, torch.zeros_like, filled_with_minimum)
     if target == "all tensors":
@@ -174,8 +176,8 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     yield f"{target} ten times as large", unless(may_be_indices, ten_times)
     yield f"{target} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
     yield f"{target} random", unless(may_be_indices, randomized, random_within)
-    if any(map(look_like_indices, tensors_in(first.values()))):
-        yield "integers in a different order", unless(look_like_indices, unchanged, rolled)
+    if any(map(looks_like_indices, tensors_in(first.values()))):
+        yield "integers in a different order", unless(looks_like_indices, unchanged, rolled)
     for constant in numbers_in_code(fn):
         fill = functools.partial(filled_with, number=constant + 1)
         yield f"{target} filled with {constant + 1:g}", unless(may_be_indices, fill)
@@ -200,7 +202,7 @@ def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
         elif is_instance(value, str | enum.Enum):
             new_values = other_choices(fn, value)
         for new_value in new_values:
-            yield f"{name} = {show(new_value)}", first.with_argument(fn, name, new_value)
+            yield f"{name} = {short_repr(new_value)}", first.with_argument(fn, name, new_value)
 
 
 def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:

@@ -63,7 +63,7 @@ def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
     )
 
 
-def bound_arguments(
+def bind_arguments(
     call: Callable[..., Any], arguments_by_name: Mapping[str, Any], keywords: Collection[str]
 ) -> Arguments:
     """Return arguments given by parameter name, positional as far as the signature allows.
@@ -105,7 +105,7 @@ def _arguments_without_signature(arguments_by_name: Mapping[str, Any]) -> Argume
     )
 
 
-def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:
+def rebuild_arguments(call: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:
     """Return the arguments of a call, made from their specs and from the arguments of the first call.
 
     Raises
@@ -125,7 +125,7 @@ def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
                     tensors[spec.number] = tensor_of(spec, original)
                 return tensors[spec.number]
             case ContainerSpec():
-                return _built_container(spec, path, original, build)
+                return _build_container(spec, path, original, build)
             case OpaqueSpec():
                 if type(original) is not spec.class_:
                     raise CannotRebuildError(f"{path} is an object that cannot be created again")
@@ -146,10 +146,10 @@ def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
     arguments_by_name = {name: build(Path(Root("argument", name)), first_values.get(name)) for name in names}
     if "self" in first_values:
         arguments_by_name.setdefault("self", first_values["self"])
-    return bound_arguments(call, arguments_by_name, recorded_call.keywords)
+    return bind_arguments(call, arguments_by_name, recorded_call.keywords)
 
 
-def _built_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
+def _build_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
     cls = spec.class_
     if cls is functools.partial:
         func, args, keywords = (build(path.into("attribute", key), getattr(original, key, None)) for key in spec.keys)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jupyter_graphbreak._torch_compat.compiled import force_eager_on_thread
-from jupyter_graphbreak.experiments.trial.code_hints import look_like_indices
+from jupyter_graphbreak.experiments.trial.code_hints import looks_like_indices
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe, other_inputs
@@ -21,8 +21,8 @@ from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, 
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.tensor_changes import map_tensors, resize, tensors_in
 from jupyter_graphbreak.experiments.trial.time_limit import Patience
-from jupyter_graphbreak.experiments.trial.unaudited_functions import announced_sleep
-from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.experiments.trial.unaudited_functions import announce_sleep
+from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.report.frontends import Example, Raised
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Reference:
         self.changed = {
             name
             for name, value in self.result.state.items()
-            if name not in state_before or difference(state_before[name], value)
+            if name not in state_before or describe_difference(state_before[name], value)
         }
         start = time.thread_time()
         self.is_repeatable = not self._differs(self._call(first.arguments))
@@ -218,7 +218,7 @@ class Reference:
             return True
         repeated_result = self._run_input(case.input)
         has_same_error = type(case.expected.raised) is type(repeated_result.raised)
-        is_repeatable = has_same_error and difference(case.expected.value, repeated_result.value) is None
+        is_repeatable = has_same_error and describe_difference(case.expected.value, repeated_result.value) is None
         if is_repeatable:
             self._repeated_lines.add(case.lines)
         return is_repeatable
@@ -226,8 +226,8 @@ class Reference:
     def repeated_on_new_copies(self) -> Result:
         """Return the result for the first input once more, from different copies of the function and its objects."""
         other = Subject(self.fn, self.first.arguments)
-        with force_eager_on_thread(), announced_sleep():
-            return run(other.call, other, other.with_copies(self.first.arguments))
+        with force_eager_on_thread(), announce_sleep():
+            return run(other.call, other, other.replace_with_copies(self.first.arguments))
 
     def _derive_inputs(self) -> Iterator[Input]:
         if self.changed:
@@ -280,7 +280,7 @@ class Reference:
     def _run_input(self, input_: Input) -> Result:
         self.subject.restore()
         self.subject.assign(input_.state)
-        with force_eager_on_thread(), announced_sleep():
+        with force_eager_on_thread(), announce_sleep():
             return self.run_after_preceding_calls(self.subject.call, self.subject, input_)
 
     def run_after_preceding_calls(
@@ -290,8 +290,8 @@ class Reference:
         if self.changed:
             first_arguments = (self.base if input_.is_smaller else self.first).arguments
             for _ in range(input_.preceding_calls):
-                run(program, subject, subject.with_copies(first_arguments), runs_backward=False)
-        arguments = subject.with_copies(input_.arguments)
+                run(program, subject, subject.replace_with_copies(first_arguments), runs_backward=False)
+        arguments = subject.replace_with_copies(input_.arguments)
         return run(program, subject, arguments, input_.seed, runs_backward=runs_backward)
 
     def _call(
@@ -302,12 +302,12 @@ class Reference:
         runs_backward: bool = True,
     ) -> Result:
         self.subject.restore()
-        copies = self.subject.with_copies(arguments)
-        with force_eager_on_thread(), announced_sleep():
+        copies = self.subject.replace_with_copies(arguments)
+        with force_eager_on_thread(), announce_sleep():
             return run(self.subject.call, self.subject, copies, seed, runs_backward=runs_backward)
 
     def _differs(self, other: Result) -> bool:
-        return other.raised is not None or difference(self.result.value, other.value) is not None
+        return other.raised is not None or describe_difference(self.result.value, other.value) is not None
 
 
 def describe_raised(error: Exception, raiser: Literal["capture", "program", "function"]) -> Raised:
@@ -334,7 +334,7 @@ def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
     them. No other dimension has the new size.
     """
     tensors = tensors_in(first.values())
-    largest_indices = [int(tensor.max()) for tensor in tensors if look_like_indices(tensor) and tensor.numel()]
+    largest_indices = [int(tensor.max()) for tensor in tensors if looks_like_indices(tensor) and tensor.numel()]
     smallest_size = max([_MIN_SIZE, *(index + 1 for index in largest_indices if index < size)])
     sizes = {length for tensor in tensors for length in tensor.shape}
     unused_size = next(number for number in range(smallest_size, smallest_size + len(sizes) + 1) if number not in sizes)

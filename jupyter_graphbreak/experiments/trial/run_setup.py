@@ -61,5 +61,5 @@ def shared_run_setup(
             yield
     finally:
         setup.memory.restore()
-        setup.memory.give_back()
+        setup.memory.return_free_memory()
         _CURRENT.reset(token)

@@ -366,7 +366,7 @@ def _make_special_method(name: str) -> Callable[..., Any]:
 _originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
-def tracing_originals() -> AbstractContextManager[None]:
+def trace_originals() -> AbstractContextManager[None]:
     """Make Dynamo trace originals in place of their stand-ins on this thread, while the context is open."""
     kinds = (StandIn, StandardStream, types.GeneratorType)
     return traced_as(lambda value: _originals.get(value, value) if type(value) in kinds else value)
@@ -435,7 +435,7 @@ class _GuardedInput:
 
 
 @contextlib.contextmanager
-def refused_input() -> Iterator[None]:
+def refuse_input() -> Iterator[None]:
     """Stop trials on this thread before they read from the standard input while the context is open."""
     with patch_attribute(sys, "stdin", _GuardedInput(sys.stdin)):
         yield

@@ -13,7 +13,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone, identity_memo, memory_key
 from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier, name_of
-from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.object_kinds import LOCKS, is_atom, is_data
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.process_state import released
@@ -54,7 +54,7 @@ class Subject:
     """A callable that leaves no trace when it runs: the functions, closures, globals and modules behind it are copies.
 
     The copied code objects are new, so Dynamo has compiled none of them. Most methods of classes are not copied; the
-    globals they read are swapped for copies while a program runs, see :meth:`activated`.
+    globals they read are swapped for copies while a program runs, see :meth:`activate`.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class Subject:
         """Return the copies of functions."""
         return list(self._copier.functions)
 
-    def weakly_referenced(self) -> tuple[Any, ...]:
+    def weak_referents(self) -> tuple[Any, ...]:
         """Return the copies to which other copies have weak references."""
         references = [copy() for copy in self._copier.memo.values() if type(copy) is weakref.ref]
         return tuple(copy for copy in references if copy is not None)
@@ -181,7 +181,7 @@ class Subject:
         """Return a memo with which ``copies.clone`` skips memory that no run has changed."""
         return self.memory.unchanged_memo()
 
-    def copies_of(self, arguments: Arguments) -> Arguments:
+    def copy_arguments(self, arguments: Arguments) -> Arguments:
         """Return copies of arguments for a run; functions, and objects of the state, are this subject's copies.
 
         A function that refers weakly to an object belongs to that object, such as the ``step`` of an optimizer with a
@@ -189,7 +189,7 @@ class Subject:
         """
         return self._copies(arguments, self.memory.memo(self._detached_keys))
 
-    def copies_to_compare(self, arguments: Arguments) -> Arguments:
+    def copy_arguments_for_comparison(self, arguments: Arguments) -> Arguments:
         """Return copies of arguments for comparison only: memory that no run has changed is not copied."""
         return self._copies(arguments, self.unchanged_memo())
 
@@ -204,7 +204,7 @@ class Subject:
         copies = memo | copied_objects | memory_memo
         return arguments.copy(copies, lambda function: _with_copied_closure(function, copies))
 
-    def saved_arguments(self, arguments: Arguments) -> SavedState:
+    def save_arguments(self, arguments: Arguments) -> SavedState:
         """Save the content of the arguments of a run, to restore it in place, except that of the state.
 
         :meth:`restore_memory_of_arguments` restores large memory.
@@ -224,7 +224,7 @@ class Subject:
     def _state_keys(self) -> set[Any]:
         return set(map(memory_key, self._saved_state.storages()))
 
-    def with_copies(self, arguments: Arguments) -> Arguments:
+    def replace_with_copies(self, arguments: Arguments) -> Arguments:
         """Return arguments in which values are replaced with this subject's copies of them."""
         if self._original_arguments is None or self.arguments is None:
             return arguments
@@ -245,7 +245,7 @@ class Subject:
     def restore(self) -> None:
         """Undo the changes of runs, and give the memory that they have freed back to the system."""
         self.undo_changes()
-        self.memory.give_back()
+        self.memory.return_free_memory()
 
     def undo_changes(self) -> None:
         """Restore the initial state; the objects stay the same, because captured programs refer to them."""
@@ -302,24 +302,24 @@ class Subject:
         return identity_memo(item for name, root in self.roots() for _, item in named_objects(root, name, seen))
 
     @contextlib.contextmanager
-    def activated(self) -> Iterator[None]:
+    def activate(self) -> Iterator[None]:
         """Apply the modes of the entry's call, and swap the copies in, while the context is open.
 
-        Code that is not copied, such as methods, then reads the copies; see :meth:`UncopiedCode.using_copies`.
+        Code that is not copied, such as methods, then reads the copies; see :meth:`UncopiedCode.swap_copies_in`.
 
         Raises
         ------
         TrialStoppedError
             If the code leaves a lock locked, or waits for a lock that only it could release.
         """
-        with self._uncopied_code.using_copies(), self.modes.apply(), released(self._locks, self.call):
+        with self._uncopied_code.swap_copies_in(), self.modes.apply(), released(self._locks, self.call):
             yield
 
 
 def _import_modules(fn: Callable[..., Any]) -> None:
     """Import the user's modules that a function imports, so that their state is copied and restored."""
     for name in unloaded_modules(user_codes(fn)):
-        with contextlib.suppress(Exception), guarded():  # the function's own import fails, or is stopped, again
+        with contextlib.suppress(Exception), prevent_effects():  # the function's own import fails, or is stopped, again
             importlib.import_module(name)
 
 

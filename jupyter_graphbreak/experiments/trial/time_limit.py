@@ -85,7 +85,7 @@ def require_time(kind: RunKind | None = None) -> None:
 
 
 @contextlib.contextmanager
-def timed_run(kind: RunKind) -> Iterator[None]:
+def measure_run(kind: RunKind) -> Iterator[None]:
     """Start a run only if there is time for the shortest one of its kind so far, and remember how long it takes.
 
     The time of a run that compiles something is not remembered.

@@ -185,7 +185,7 @@ class Replacements:
         self._replaced_attributes: list[tuple[Any, str, Any, Any]] = []
 
     @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
+    def install(self) -> Iterator[None]:
         """Install the replacements while the context is open; contexts of several threads share them."""
         with _installing:
             self._open_contexts += 1
@@ -364,7 +364,7 @@ TRIAL_REPLACEMENTS = Replacements(_refusable_functions)
 
 
 @contextlib.contextmanager
-def announced_sleep() -> Iterator[None]:
+def announce_sleep() -> Iterator[None]:
     """Announce long sleeps of this thread while the context is open, for code that runs eagerly.
 
     Releases of Python after 3.12 have an audit event for it. Dynamo would give a different reason for the break at a

@@ -108,7 +108,7 @@ class UncopiedCode:
         self._saved_state = SavedState(copier.uncopied_objects)
 
     @contextlib.contextmanager
-    def using_copies(self) -> Iterator[None]:
+    def swap_copies_in(self) -> Iterator[None]:
         """Swap the copies in while the context is open; on exit, objects that could not be copied are restored.
 
         Raises

@@ -59,7 +59,7 @@ def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPat
     from jupyter_graphbreak.experiments.trial import subject
 
     entered: list[CallModes] = []
-    original = subject.Subject.activated
+    original = subject.Subject.activate
 
     @contextlib.contextmanager
     def record_modes(self: Any) -> Any:
@@ -67,7 +67,7 @@ def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPat
             entered.append(CallModes.now())
             yield
 
-    monkeypatch.setattr(subject.Subject, "activated", record_modes)
+    monkeypatch.setattr(subject.Subject, "activate", record_modes)
     torch._dynamo.reset()
     context: Any = default_dtype if mode == "dtype" else MODES[mode]
     x = torch.ones(3)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, require_time, timed_run
+from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, measure_run, require_time
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_a_run_starts_only_if_there_is_time_for_the_shortest_one_of_its_kind(mon
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with limit_time(1010.0):
         for seconds in (4.0, 2.0, 3.0):
-            with timed_run("call"):
+            with measure_run("call"):
                 now[0] += seconds
         require_time("backward")
-        with pytest.raises(TimeUpError), limit_time(1100.0), timed_run("call"):
+        with pytest.raises(TimeUpError), limit_time(1100.0), measure_run("call"):
             pytest.fail("one second is left")
-    with limit_time(1010.0), timed_run("call"):
+    with limit_time(1010.0), measure_run("call"):
         """Another function is called under this limit."""

@@ -434,7 +434,7 @@ def compare(
 
     entry = entry_of(fn, *first.args, **first.kwargs)
     entry = (
-        replace(entry, storage_copies=copied.storage_copies, kept_names=copied.kept_names)
+        replace(entry, storage_copies=copied.storage_copies, name_snapshot=copied.name_snapshot)
         if copied is not None
         else entry
     )
@@ -494,7 +494,7 @@ def _report_until_stopped(
     import torch
 
     from jupyter_graphbreak.analysis.build import build_with_files
-    from jupyter_graphbreak.experiments.trial.effect_places import with_effects
+    from jupyter_graphbreak.experiments.trial.effect_locations import with_effects
     from jupyter_graphbreak.experiments.trial.entry import compile_separately
     from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError

@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_a
 from jupyter_graphbreak.experiments.trial.entry import callable_name
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
-from jupyter_graphbreak.experiments.trial.memory import KeptMemory
+from jupyter_graphbreak.experiments.trial.memory import StorageRecorder
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, describe_raised
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
+    from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.frontends import Outcome, Raised
     from jupyter_graphbreak.report.schema import Report
@@ -71,9 +71,9 @@ def _capture_with_trace(call: Any, first: Arguments) -> Program:
     if not first.kwargs:
         program: Program = torch.jit.trace(call, first.args)
         return program
-    named_arguments = first.named(call)
+    named_arguments = first.by_name(call)
     traced_module = torch.jit.trace(call, example_kwarg_inputs=named_arguments)
-    return lambda *args, **kwargs: traced_module(**Arguments(*args, **kwargs).named(call))
+    return lambda *args, **kwargs: traced_module(**Arguments(*args, **kwargs).by_name(call))
 
 
 def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
@@ -278,7 +278,7 @@ class Examination:
             graphs=None if self.raised is not None else summary.graphs,
             breaks=None if self.raised is not None else summary.breaks,
             example=example,
-            describe_difference=self.difference[1] if self.difference is not None else None,
+            difference=self.difference[1] if self.difference is not None else None,
             raised=raised,
             warnings=list(dict.fromkeys(_first_sentence(w) for w in self._new_warnings if not _is_deprecation(w))),
             deprecated=any(f"`{self.name}` is deprecated" in str(warning.message) for warning in self._new_warnings),
@@ -328,8 +328,8 @@ def compare(
     """
     version = require_torch()
     fn = _uncompiled(fn)
-    first = first.bound(fn)
-    further_inputs = [arguments.bound(fn) for arguments in others]
+    first = first.to_positional(fn)
+    further_inputs = [arguments.to_positional(fn) for arguments in others]
     example = describe("the first input", first, fn)
     changes: list[str] = []
     cases: list[ReferenceCase] = []
@@ -404,15 +404,15 @@ class CopiedCalls(NamedTuple):
     call: Callable[..., Any]
     inputs: list[Arguments]
     storage_copies: tuple[StorageCopy, ...]
-    kept_names: KeptNames
+    name_snapshot: NameSnapshot
 
 
 def copy_for_comparison(fn: Callable[..., Any], first: Arguments, others: Sequence[Arguments]) -> CopiedCalls:
     """Return copies of a function with its state and inputs, to compare the front ends after the function has run."""
-    memory = KeptMemory()
+    memory = StorageRecorder()
     subject = Subject(_uncompiled(fn), first, memory)
     inputs = [subject.arguments or first, *map(subject.copy_arguments, others)]
-    return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.kept_names())
+    return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.name_snapshot())
 
 
 def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -301,7 +301,7 @@ def _observe(
     if raised is not None:
         return _Observation(raised=raised)
     memo = subject.unchanged_memo()
-    named_arguments = arguments.named(subject.call)
+    named_arguments = arguments.by_name(subject.call)
     observation = _Observation({"the result": subject.snapshot(value, memo)})
     observation.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named_arguments.items()}
     observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}

@@ -389,7 +389,7 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
     call = compiled_callable(fn)
     options = (compile_arguments(fn) if call is not None else None) or CompileArguments("inductor")
     call = fn if call is None else call
-    arguments = Arguments(*args, **kwargs).bound(call)
+    arguments = Arguments(*args, **kwargs).to_positional(call)
     return Entry(callable_name(call), None, call, arguments, *options)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.call_specs import PathStep
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.swapped_places import NamedPlace
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import Binding
 
 #: The name of a called module that has no name in the user's code.
 DEFAULT_OWNER = "model"
@@ -156,10 +156,10 @@ def _make_program(
 
 
 def run_lines(
-    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, NamedPlace], owner: str
+    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, Binding], owner: str
 ) -> Arguments:
     """Run the code that precedes a call, and return the arguments for the call."""
-    arguments_by_name = arguments.named(call)
+    arguments_by_name = arguments.by_name(call)
     state = {root.name: place for root, place in roots.items() if root.kind in {"global", "closure"}}
     names = {"torch": torch, **{name: place.read() for name, place in state.items()}, **arguments_by_name}
     module = next((place for root, place in roots.items() if root.kind == "module"), None)
@@ -176,7 +176,7 @@ def run_lines(
     return bind_arguments(call, new_arguments, arguments.kwargs)
 
 
-def _assign(roots: Mapping[Root, NamedPlace], path: Path, value: Any) -> None:
+def _assign(roots: Mapping[Root, Binding], path: Path, value: Any) -> None:
     """Assign a plain value, unless the variable already has it."""
     place = roots.get(path.root)
     if place is None:

@@ -122,7 +122,7 @@ def _with_switches(entry: Entry, change: Change) -> Subject:
     model = outermost_module(subject.call, subject.arguments or entry.arguments)
     for code in codes:
         exec(code, {"model": model})  # noqa: S102 - a switch
-    return Subject(subject.call, subject.arguments, kept_names=subject.kept_names())
+    return Subject(subject.call, subject.arguments, name_snapshot=subject.name_snapshot())
 
 
 def outermost_module(call: Any, arguments: Arguments) -> Any:

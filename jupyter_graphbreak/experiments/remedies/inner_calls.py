@@ -434,7 +434,7 @@ def compiled_entry(entry: Entry) -> CompiledEntry:
     if owner is not None:
         receiver = next(iter(code.co_varnames if code else ()), "self")
         return CompiledEntry(name, type(owner).__name__, parameters=parameters, receiver=receiver)
-    passed_values = entry.arguments.named(call)
+    passed_values = entry.arguments.by_name(call)
     first_name = next(iter(passed_values), "")
     if first_name and _is_method(call, type(passed_values[first_name])):
         return CompiledEntry(

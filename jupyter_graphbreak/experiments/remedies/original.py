@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_li
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import Patience, seconds_left
+from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -139,7 +139,7 @@ class Original:
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
-            derived = self._reference.cases(patience=self._patience())
+            derived = self._reference.cases(time_budget=self._time_budget())
             if has_compiler:
                 self._reference.shrink()
             derived_cases = [case for case in derived if _stays_finite(case.input, entry.arguments)]
@@ -155,9 +155,9 @@ class Original:
         #: The results of :meth:`choose_inputs`, with the conditions.
         self._choices: list[tuple[Sequence[WatchedCondition], tuple[list[ReferenceCase], bool | None]]] = []
 
-    def _patience(self) -> Patience:
+    def _time_budget(self) -> TimeBudget:
         """Return the time in which to derive usual inputs, or edge inputs."""
-        return Patience(min(_MAX_DERIVING_S, self._share_s), wall_clock=_WALL_CLOCK_FACTOR * self._share_s)
+        return TimeBudget(min(_MAX_DERIVING_S, self._share_s), wall_clock=_WALL_CLOCK_FACTOR * self._share_s)
 
     def edge_cases(self) -> list[ReferenceCase]:
         """Return edge inputs, which the function may refuse, with the results of the original.
@@ -168,7 +168,7 @@ class Original:
         if self._edge_cases is None:
             max_edge_cases = max(_MIN_EDGE_CASES, _MAX_KEPT_BYTES // max(1, _size_in_bytes(self._reference.result)))
             with sandbox_runs():
-                edge_cases = self._reference.edge_cases(self._patience()) if self.is_repeatable else iter(())
+                edge_cases = self._reference.edge_cases(self._time_budget()) if self.is_repeatable else iter(())
                 self._edge_cases = _accepted_cases(list(itertools.islice(edge_cases, max_edge_cases)))
         return self._edge_cases
 

@@ -44,7 +44,7 @@ from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, seconds_left
+from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
@@ -133,7 +133,7 @@ class TrialResult:
 
 
 #: Seconds of processor time after which a changed program runs on no further edge inputs.
-_PATIENCE_S = 20.0
+_TIME_BUDGET_S = 20.0
 _CONTROL_FLOW_CALLS = (".cond(", ".while_loop(")
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
 #: remaining time.
@@ -534,10 +534,10 @@ class TrialRunner:
         if candidate.is_same_uncompiled:
             return
         edge_cases = self._uncompiled_original.edge_cases()
-        patience = Patience(_PATIENCE_S)
+        time_budget = TimeBudget(_TIME_BUDGET_S)
         with candidate.open_uncompiled() as (call, subject):
             for case in edge_cases:
-                if patience.is_over:
+                if time_budget.is_over:
                     return
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
                 with contextlib.nullcontext() if candidate.differs_when_compiled else line_limit():

@@ -17,20 +17,20 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     other_choices,
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
-    filled_with,
-    filled_with_minimum,
+    fill_with,
+    fill_with_minimum,
+    identity,
     map_tensors,
-    negated,
+    multiply_by_ten,
+    negate,
     only_for,
-    random_within,
-    randomized,
+    randomize,
+    randomize_within_range,
+    replace_first,
     resize,
-    rolled,
-    ten_times,
+    roll,
     tensors_in,
-    unchanged,
     unless,
-    with_first,
 )
 from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
 from jupyter_graphbreak.records.attributes import is_instance
@@ -49,7 +49,7 @@ BOOL = "bool tensors"
 FLAG = "as a flag"
 ZERO_DIMENSIONAL = "zero-dimensional"
 WITH_DIMENSION = "with one more dimension"
-OF_ANOTHER_SIZE = "of another size"
+OF_DIFFERENT_SIZE = "of a different size"
 LONGER_LAST_ITEM = "a longer last item"
 NOT_CONTIGUOUS = "tensors that are not contiguous"
 TRANSPOSED = "transposed tensors"
@@ -104,7 +104,7 @@ class Input:
     @property
     def has_other_size(self) -> bool:
         """Whether two arguments may no longer have a size in common: code may check this, or may not need it."""
-        return self.other_kind.endswith(OF_ANOTHER_SIZE)
+        return self.other_kind.endswith(OF_DIFFERENT_SIZE)
 
     @property
     def has_other_rank(self) -> bool:
@@ -125,7 +125,7 @@ class Input:
 def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
     """Return a report's description of arguments."""
     return Example(
-        description, ", ".join(f"{name} = {short_repr(value)}" for name, value in arguments.named(fn).items())
+        description, ", ".join(f"{name} = {short_repr(value)}" for name, value in arguments.by_name(fn).items())
     )
 
 
@@ -145,7 +145,7 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
         arguments = map_tensors(first, change)
         if describe_difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(description, arguments, fn))
-    change = unless(index_predicate(first, fn), randomized, random_within)
+    change = unless(index_predicate(first, fn), randomize, randomize_within_range)
     special_changes = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
     for description, arguments in itertools.islice(special_changes, _MAX_SPECIAL):
         yield Input(arguments, describe(description, arguments, fn), is_special=True)
@@ -159,7 +159,7 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
 
 
 def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    named_values = [(name, value) for name, value in first.named(fn).items() if tensors_in(value)]
+    named_values = [(name, value) for name, value in first.by_name(fn).items() if tensors_in(value)]
     if not named_values:
         return
     target = (
@@ -168,30 +168,30 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
         else "all tensors"
     )
     may_be_indices = index_predicate(first, fn)
-    yield f"{target} negated", unless(may_be_indices, negated, rolled)
-    yield f"{target} zero", unless(may_be_indices, torch.zeros_like, filled_with_minimum)
+    yield f"{target} negated", unless(may_be_indices, negate, roll)
+    yield f"{target} zero", unless(may_be_indices, torch.zeros_like, fill_with_minimum)
     if target == "all tensors":
         for name, value in named_values[:3]:
-            yield f"{name} negated", only_for(tensors_in(value), unless(may_be_indices, negated, rolled))
-    yield f"{target} ten times as large", unless(may_be_indices, ten_times)
+            yield f"{name} negated", only_for(tensors_in(value), unless(may_be_indices, negate, roll))
+    yield f"{target} ten times as large", unless(may_be_indices, multiply_by_ten)
     yield f"{target} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
-    yield f"{target} random", unless(may_be_indices, randomized, random_within)
+    yield f"{target} random", unless(may_be_indices, randomize, randomize_within_range)
     if any(map(looks_like_indices, tensors_in(first.values()))):
-        yield "integers in a different order", unless(looks_like_indices, unchanged, rolled)
+        yield "integers in a different order", unless(looks_like_indices, identity, roll)
     for constant in numbers_in_code(fn):
-        fill = functools.partial(filled_with, number=constant + 1)
+        fill = functools.partial(fill_with, number=constant + 1)
         yield f"{target} filled with {constant + 1:g}", unless(may_be_indices, fill)
     # Two branches may agree for round numbers.
-    yield f"{target} random, negated", unless(may_be_indices, lambda tensor: negated(randomized(tensor)))
-    yield f"{target} with a nan", lambda tensor: with_first(tensor, float("nan"))
-    yield f"{target} with an inf", lambda tensor: with_first(tensor, float("inf"))
+    yield f"{target} random, negated", unless(may_be_indices, lambda tensor: negate(randomize(tensor)))
+    yield f"{target} with a nan", lambda tensor: replace_first(tensor, float("nan"))
+    yield f"{target} with an inf", lambda tensor: replace_first(tensor, float("inf"))
 
 
 # --- Changed Python values and sizes ---
 
 
 def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    for name, value in first.named(fn).items():
+    for name, value in first.by_name(fn).items():
         new_values: list[Any] = []
         if is_instance(value, bool):
             new_values = [not value]

@@ -44,7 +44,7 @@ class StorageCopy(NamedTuple):
     original: weakref.ref[torch.Tensor]
 
 
-class KeptMemory:
+class StorageRecorder:
     """Records the originals of copied storages: if an original is unchanged, its copy need not be copied again."""
 
     def __init__(self) -> None:

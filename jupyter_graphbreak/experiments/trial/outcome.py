@@ -172,7 +172,7 @@ def run(
         tensors_before = _tensors_with_change_counts(copies, subject)
         value, raised = _call(program, copies, line_counter)
         random_after, modes_after = random_states(), modes()
-        values_after = {RESULT: value, **copies.named(subject.call)}
+        values_after = {RESULT: value, **copies.by_name(subject.call)}
         objects = _observe_objects(value, copies, subject, tensors_before)
         gradients, backward_error = None, None
         if runs_backward and raised is None and not torch.is_inference_mode_enabled():
@@ -191,7 +191,7 @@ def _tensors_with_change_counts(arguments: Arguments, subject: Subject) -> dict[
     with disable_gradients_and_overrides():
         return {
             place: (item, in_place_change_count(item))
-            for place, item in _all_objects(None, arguments.named(subject.call), subject)
+            for place, item in _all_objects(None, arguments.by_name(subject.call), subject)
             if is_instance(item, torch.Tensor)
         }
 
@@ -231,7 +231,7 @@ def _observe_objects(
     tensors_before : mapping
         The tensors before the call, see :func:`_tensors_with_change_counts`.
     """
-    objects = list(_all_objects(value, arguments.named(subject.call), subject))
+    objects = list(_all_objects(value, arguments.by_name(subject.call), subject))
     tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
     return _Objects(
         tensors=tensors,

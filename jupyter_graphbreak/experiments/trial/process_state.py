@@ -532,7 +532,7 @@ _LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "_
 
 
 @contextlib.contextmanager
-def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
+def release_leftover_locks(locks: Sequence[Any], call: Any) -> Iterator[None]:
     """Release copied locks, which are free when the context begins, if code in the context leaves them locked.
 
     Parameters

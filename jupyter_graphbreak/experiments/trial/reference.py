@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result,
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.tensor_changes import map_tensors, resize, tensors_in
-from jupyter_graphbreak.experiments.trial.time_limit import Patience
+from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget
 from jupyter_graphbreak.experiments.trial.unaudited_functions import announce_sleep
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.report.frontends import Example, Raised
@@ -131,7 +131,9 @@ class Reference:
             self._repeated_lines.add(expected)
         for size in shrinkable_sizes(self.first.arguments)[:_MAX_SHRUNK]:
             smaller_inputs = (
-                pair for pair in shrunk(self.base.arguments, size) if self._lines_of_call(pair[0]) == expected
+                pair
+                for pair in smaller_arguments(self.base.arguments, size)
+                if self._lines_of_call(pair[0]) == expected
             )
             arguments, new_size = next(smaller_inputs, (None, 0))
             if arguments is None:
@@ -152,14 +154,16 @@ class Reference:
                 return frozenset(lines)
         return None
 
-    def cases(self, given_arguments: Sequence[Arguments] = (), patience: Patience | None = None) -> list[ReferenceCase]:
+    def cases(
+        self, given_arguments: Sequence[Arguments] = (), time_budget: TimeBudget | None = None
+    ) -> list[ReferenceCase]:
         """Return cases for the given inputs and other random seeds, or for derived inputs if no inputs are given.
 
         Parameters
         ----------
         given_arguments : sequence of Arguments
             The inputs to use.
-        patience : Patience, optional
+        time_budget : TimeBudget, optional
             The time after which no further input is derived.
         """
         cases: list[ReferenceCase] = []
@@ -171,9 +175,9 @@ class Reference:
                 with contextlib.suppress(TrialStoppedError):
                     cases.append(ReferenceCase(other, self._run_input(other)))
             return cases
-        patience = patience or Patience(_MAX_SECONDS)
+        time_budget = time_budget or TimeBudget(_MAX_SECONDS)
         for derived_input in self._derive_inputs():
-            if patience.is_over:
+            if time_budget.is_over:
                 break
             with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
                 case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
@@ -182,21 +186,21 @@ class Reference:
                     cases.append(case)
         return cases
 
-    def edge_cases(self, patience: Patience | None = None) -> Iterator[ReferenceCase]:
+    def edge_cases(self, time_budget: TimeBudget | None = None) -> Iterator[ReferenceCase]:
         """Yield cases with edge inputs whose result is repeatable, including inputs that the function rejects.
 
         Parameters
         ----------
-        patience : Patience, optional
+        time_budget : TimeBudget, optional
             The time after which no further input is derived.
         """
-        patience = patience or Patience(_MAX_SECONDS)
+        time_budget = time_budget or TimeBudget(_MAX_SECONDS)
         self.subject.restore()
         variables = {place: value for place, (value, _) in self.subject.variables().items()}
         for derived_input in map(self._described, edge_inputs(self.base.arguments, self.fn, variables)):
-            if patience.is_over:
+            if time_budget.is_over:
                 is_common_kind = not derived_input.state and not derived_input.other_kind
-                self.misses_edge_cases = is_common_kind or patience.is_wall_clock_over
+                self.misses_edge_cases = is_common_kind or time_budget.is_wall_clock_over
                 break
             case = None
             try:
@@ -264,11 +268,11 @@ class Reference:
         seed_all(0)
         if not self.is_repeatable or random_states() == self.result.random:  # the function draws no random numbers
             return seeds
-        patience = Patience(_MAX_SECONDS_FOR_SEEDS)
+        time_budget = TimeBudget(_MAX_SECONDS_FOR_SEEDS)
         seen_line_sets: set[Lines] = set()
         with contextlib.suppress(LineLimitError, TrialStoppedError):
             for seed in range(_MAX_SEEDS):
-                if patience.is_over:
+                if time_budget.is_over:
                     break
                 with line_limit() as lines:
                     self._call(self.base.arguments, seed, runs_backward=False)
@@ -327,7 +331,7 @@ def shrinkable_sizes(first: Arguments) -> list[int]:
     return [size for size in dict.fromkeys([*first_sizes, *other_sizes]) if size >= _MIN_SHRINKABLE]
 
 
-def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
+def smaller_arguments(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
     """Yield arguments in which each dimension of a size is smaller, with the new size; the smallest ones come first.
 
     Integers that are valid indices for the size are still valid for the new size, because some operations do not check

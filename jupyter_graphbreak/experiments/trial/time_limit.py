@@ -104,7 +104,7 @@ def measure_run(kind: RunKind) -> Iterator[None]:
         limit.run_costs.shortest_s[kind] = min(seconds, limit.run_costs.shortest_s.get(kind, seconds))
 
 
-class Patience:
+class TimeBudget:
     """A time limit for trying further inputs, counted from now.
 
     The limit applies to the processor time of this thread, so that the number of inputs tried does not depend on other

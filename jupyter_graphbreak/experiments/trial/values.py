@@ -214,7 +214,7 @@ class _Comparison:
             text = self._compare_tensors(expected, actual)
             return None if text is None else (place, text)
         if not _is_same_kind(expected, actual):
-            return place, f"{_describe_kind(actual)} instead of {_describe_kind(expected)}"
+            return place, f"{_describe_type(actual)} instead of {_describe_type(expected)}"
         numpy = sys.modules.get("numpy")
         if numpy is not None and is_instance(expected, numpy.ndarray):
             text = self._compare_arrays(expected, actual)
@@ -307,7 +307,7 @@ class _Comparison:
             if _differs_by_noise(expected, actual, self._largest):
                 return None
             if expected.numel() <= _MAX_SHOWN_ELEMENTS:
-                return _texts_of_both(expected, actual)
+                return _show_both(expected, actual)
             return _shorten_message(str(error))
         except Exception:  # noqa: BLE001 - layouts that cannot be compared
             return None
@@ -328,7 +328,7 @@ class _Comparison:
         return None
 
 
-def _texts_of_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
+def _show_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
     """Return two small tensors as text, with all digits if the usual four would hide the difference."""
     is_comparable = expected.layout == actual.layout == torch.strided and expected.device == actual.device
     is_comparable = is_comparable and expected.is_floating_point()
@@ -433,7 +433,7 @@ def _is_same_kind(expected: Any, actual: Any) -> bool:
     return any(is_instance(expected, kind) and is_instance(actual, kind) for kind in (list | tuple, Mapping))
 
 
-def _describe_kind(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     name = "a Tensor" if is_instance(value, torch.Tensor) else type(value).__name__
     return f"{name} {short_repr(value)}" if is_instance(value, bool | int | float | str) else name
 

@@ -152,7 +152,7 @@ def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
     subject.restore()
     inputs = []
     seen: set[int] = set()
-    roots = [*(subject.arguments or Arguments()).named(subject.call).items(), *subject.roots()]
+    roots = [*(subject.arguments or Arguments()).by_name(subject.call).items(), *subject.roots()]
     for name, root in roots:
         for place, tensor in named_tensors(root, name, seen):
             numbers = range_of(tensor)

@@ -11,7 +11,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.call_modes import CallModes, functorch_depth
-from jupyter_graphbreak.experiments.trial.entry import keep_entries
+from jupyter_graphbreak.experiments.trial.entry import record_entries
 from jupyter_graphbreak.report.remedies import WORKING
 
 
@@ -159,7 +159,7 @@ def test_an_instance_that_reuses_compiled_code_is_checked_and_timed() -> None:
 def test_recompilation_for_a_mode_is_a_new_entry() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x * 2, backend="eager")
-    with keep_entries() as kept_entries:
+    with record_entries() as kept_entries:
         for _ in range(3):
             compiled(torch.ones(2))
         with torch.no_grad():
@@ -169,7 +169,7 @@ def test_recompilation_for_a_mode_is_a_new_entry() -> None:
 
 def test_number_of_instances_is_limited_with_a_note() -> None:
     torch._dynamo.reset()
-    with keep_entries() as kept_entries:
+    with record_entries() as kept_entries:
         for by in range(20):
             torch.compile(Scaled(by), backend="eager")(torch.ones(2))
     assert len(kept_entries.entries) == 17

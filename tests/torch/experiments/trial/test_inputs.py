@@ -322,14 +322,14 @@ def test_a_parameter_that_is_none_gets_numbers_a_tensor_and_a_mask() -> None:
         return result
 
     cases_by_kind = kinds(scaled, torch.arange(3.0))
-    assert [cases_by_kind[f"scale = {number}"][0].arguments.named(scaled)["scale"] for number in ("2.0", "0.0")] == [
+    assert [cases_by_kind[f"scale = {number}"][0].arguments.by_name(scaled)["scale"] for number in ("2.0", "0.0")] == [
         2.0,
         0.0,
     ]
     tensors = [
         scale
         for kind, cases in cases_by_kind.items()
-        if kind.startswith("scale =") and isinstance(scale := cases[0].arguments.named(scaled)["scale"], torch.Tensor)
+        if kind.startswith("scale =") and isinstance(scale := cases[0].arguments.by_name(scaled)["scale"], torch.Tensor)
     ]
     assert [tensor.dtype for tensor in tensors] == [torch.float32, torch.bool]
 

@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.trial import memory, outcome
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import digest
-from jupyter_graphbreak.experiments.trial.entry import Entry, keep_entries
+from jupyter_graphbreak.experiments.trial.entry import Entry, record_entries
 from jupyter_graphbreak.experiments.trial.outcome import run
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -99,7 +99,7 @@ def test_runs_use_a_kept_copy_and_restore_it() -> None:
     model: Any = Changes(LARGE, LARGE)
     model.calls = 0
     torch._dynamo.reset()
-    with keep_entries() as kept_entries:
+    with record_entries() as kept_entries:
         torch.compile(torch.nn.Linear.forward, backend="eager")(model, torch.ones(2, LARGE))
     (entry,) = kept_entries.entries
     large_tensor = next(item for item in entry.tensors() if item.shape == (LARGE, LARGE))

@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.bound_names import read_after
-from jupyter_graphbreak.experiments.families.branches import is_number_of_elements, requires_elements
+from jupyter_graphbreak.experiments.families.bound_names import names_read_after
+from jupyter_graphbreak.experiments.families.branches import counts_elements, requires_elements
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.site import called_name, dotted, names_bound, names_read, site_of
 
@@ -146,7 +146,7 @@ def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Propo
     yield from site.propose_edit(FAMILY, _ALL_EXPERTS_TITLE.format(expert_loop.modules), splices)
 
 
-def _is_shortcut(statement: ast.stmt, is_number: Callable[[ast.expr], bool] = is_number_of_elements) -> bool:
+def _is_shortcut(statement: ast.stmt, is_number: Callable[[ast.expr], bool] = counts_elements) -> bool:
     """Return whether a statement continues with the next expert if there are no rows for this one.
 
     Parameters
@@ -209,7 +209,7 @@ def _changes_only_rows(site: Site, loop: ast.For, body: Sequence[ast.stmt]) -> b
             changed_expression = target.value if isinstance(target, ast.Subscript) else getattr(target, "func", None)
             if changed_expression is None or "self" in names_read(changed_expression):
                 return False
-    return not own_names & read_after(site.draft, loop)
+    return not own_names & names_read_after(site.draft, loop)
 
 
 def _read_count(site: Site, assignment: ast.Assign) -> int:

@@ -7,15 +7,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
+from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, names_read_after
 from jupyter_graphbreak.experiments.families.branch_sides import (
-    OPERATOR_SIGNS,
+    OPERATOR_SYMBOLS,
     RANDOM_OPERATIONS,
     has_no_side_effects,
-    parenthesized,
+    parenthesize_lines,
 )
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
-from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
+from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     indentation_step,
@@ -176,7 +176,7 @@ def _run_to_end(
     set_after_exit = [name for name in state if name in _assigned_names(exit_.after)]
     # The first test turns False into a tensor on the device of the test.
     lines = [
-        f"{stops_name} = {parenthesized(exit_.condition)}",
+        f"{stops_name} = {parenthesize_lines(exit_.condition)}",
         f"{is_over_name} = {is_over_name} | ({stops_name} & False)",
         *selections(set_before_exit),
     ]
@@ -187,7 +187,7 @@ def _run_to_end(
         assignment = _assignment(statement)
         if assignment is None:
             return None
-        name, value = assignment[0].id, argument(draft, assignment[1])
+        name, value = assignment[0].id, as_argument(draft, assignment[1])
         lines.append(f"{name} = {torch}.where({stops_name} & {torch}.logical_not({is_over_name}), {value}, {name})")
     lines += [
         f"{is_over_name} = {is_over_name} | {stops_name}",
@@ -233,9 +233,9 @@ def _return_after_end(
     ):
         return None
     is_over_name, stops_name, early_name = (fresh_name(draft, name) for name in ("over", "stop", "early"))
-    torch, value = site.torch, argument(draft, early_return.value)
+    torch, value = site.torch, as_argument(draft, early_return.value)
     lines = [
-        f"{stops_name} = {parenthesized(exit_.condition)}",
+        f"{stops_name} = {parenthesize_lines(exit_.condition)}",
         f"{early_name} = {value} if {early_name} is None else {torch}.where({is_over_name}, {early_name}, {value})",
         f"{is_over_name} = {is_over_name} | {stops_name}",
     ]
@@ -243,7 +243,7 @@ def _return_after_end(
         draft.insertion_before(loop, [f"{is_over_name}, {early_name} = False, None"]),
         draft.statement_replacement(branch, lines),
         draft.replacement(
-            final_return.value, f"{torch}.where({is_over_name}, {early_name}, {argument(draft, final_return.value)})"
+            final_return.value, f"{torch}.where({is_over_name}, {early_name}, {as_argument(draft, final_return.value)})"
         ),
     ]
 
@@ -254,7 +254,7 @@ def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     if condition is None or loop.orelse or not all(map(_is_simple, loop.body)) or not draft.has_own_lines(loop):
         return
     state = sorted(name for name in _assigned_names(loop.body) if is_bound_before(draft, loop, name))
-    if not state or (_assigned_names(loop.body) - set(state)) & read_after(draft, loop):
+    if not state or (_assigned_names(loop.body) - set(state)) & names_read_after(draft, loop):
         return
     condition_function, body_function = fresh_name(draft, "cond_fn"), fresh_name(draft, "body_fn")
     step = indentation_step(draft, loop)
@@ -265,7 +265,7 @@ def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     names = ", ".join(state)
     lines = [
         f"def {condition_function}({names}):",
-        f"{step}return {parenthesized(condition)}",
+        f"{step}return {parenthesize_lines(condition)}",
         f"def {body_function}({names}):",
         *(f"{step}{line}" for line in body),
         f"{step}return {', '.join(results)}{comma}",
@@ -284,7 +284,7 @@ def _counter_to_keep(draft: Draft, loop: ast.For | ast.While) -> str | None:
     """Return the counter of ``for i in range(n)`` if code after the loop reads it; else ``None``."""
     match loop:
         case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"))):
-            return name if name in read_after(draft, loop) else None
+            return name if name in names_read_after(draft, loop) else None
     return None
 
 
@@ -303,7 +303,7 @@ def _carried_names(
     if loop.orelse or not all(map(_is_simple, statements)) or not _is_pure(exit_.test):
         return None
     counters = _counters(loop) if isinstance(loop, ast.While) else names_bound(loop.target)
-    read_after_loop = read_after(draft, loop) - {kept_counter}
+    read_after_loop = names_read_after(draft, loop) - {kept_counter}
     assigned_names = _assigned_names(statements)
     names_of_iteration = {name for name in assigned_names - counters if not is_bound_before(draft, loop, name)}
     if (
@@ -353,7 +353,7 @@ def _is_simple(statement: ast.stmt) -> bool:
     value = getattr(statement, "value", None)
     if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign) or not isinstance(value, ast.expr):
         return False
-    if isinstance(statement, ast.AugAssign) and type(statement.op) not in OPERATOR_SIGNS:
+    if isinstance(statement, ast.AugAssign) and type(statement.op) not in OPERATOR_SYMBOLS:
         return False
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     names = [name for node in targets for name in (node.elts if isinstance(node, ast.Tuple) else [node])]
@@ -378,6 +378,6 @@ def _out_of_place_text(site: Site, statement: ast.stmt, state: set[str]) -> str 
     if not isinstance(statement, ast.AugAssign) or not isinstance(statement.target, ast.Name):
         return None
     name = statement.target.id
-    operator_sign = OPERATOR_SIGNS[type(statement.op)]
-    value = operand(site.draft.text_of(statement.value))
+    operator_sign = OPERATOR_SYMBOLS[type(statement.op)]
+    value = as_operand(site.draft.text_of(statement.value))
     return f"{name} = {name} {operator_sign} {value}" if name in state else None

@@ -123,8 +123,10 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
     draft = site.draft
     statements = _all_output_statements(problem, site, function, statement)
     title = _title(statements)
-    for clones_changed in (False, True):
-        parts = [deferral.defer(draft, function, node, clones_changed=clones_changed) for node in statements]
+    for clone_changed_values in (False, True):
+        parts = [
+            deferral.defer(draft, function, node, clone_changed_values=clone_changed_values) for node in statements
+        ]
         deferred_parts = [part for part in parts if part is not None]
         texts = deferral.move_after_call(site, function, deferred_parts) if len(deferred_parts) == len(parts) else None
         if texts is None:
@@ -148,7 +150,7 @@ def _conditions_changing_output(
     """Return the conditions whose sides may change a tensor that PyTorch writes at the end of the graph."""
     parts = [deferral.defer(site.draft, function, node) for node in statements]
     values = _values_of([part for part in parts if part is not None])
-    if None not in parts and not crossing.reads_state(site, function, statements, values):
+    if None not in parts and not crossing.reads_shared_state(site, function, statements, values):
         return ()
     return crossing.conditions_after(site, function, statements, values, _is_output)
 

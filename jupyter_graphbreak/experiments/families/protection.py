@@ -48,7 +48,7 @@ def first_part_that_may_raise(node: ast.expr) -> ast.expr | None:
 
 
 def assumptions_of(
-    draft: Draft, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), decided_count: int = 0
+    draft: Draft, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), python_operand_count: int = 0
 ) -> list[str]:
     """Return the assumptions of a change that computes all operands and both sides of some tests.
 
@@ -58,7 +58,7 @@ def assumptions_of(
         Tests of branches, conditional expressions and loops whose sides are all computed.
     further_code : iterable of ast.AST
         More code that the change runs in cases in which it did not run before.
-    decided_count : int
+    python_operand_count : int
         The number of operands of the first test that Python still decides, besides those that its syntax shows.
     """
     tests = list(tests)
@@ -66,7 +66,7 @@ def assumptions_of(
     for test in tests:
         for operation in (node for node in ast.walk(test) if isinstance(node, ast.BoolOp)):
             # Python still decides the operands before the rest.
-            rest_of_test = split_test(operation, decided_count if operation is tests[0] else 0)[0]
+            rest_of_test = split_test(operation, python_operand_count if operation is tests[0] else 0)[0]
             values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
             risky_parts += [part for part in map(first_part_that_may_raise, values[1:]) if part is not None]
             earlier_operands = operation.values[: -len(values)]
@@ -79,7 +79,7 @@ def assumptions_of(
         generators = (node for node in ast.walk(test) if isinstance(node, ast.GeneratorExp))
         risky_parts += [part for node in generators if (part := first_part_that_may_raise(node.elt)) is not None]
     for test in tests:
-        rest_of_test = split_test(test, decided_count if test is tests[0] else 0)[0]
+        rest_of_test = split_test(test, python_operand_count if test is tests[0] else 0)[0]
         values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
         earlier_operands = test.values[: -len(values)] if isinstance(test, ast.BoolOp) else []
         risky_parts += uses_of_optional_values(

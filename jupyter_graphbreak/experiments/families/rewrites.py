@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.experiments.families.branch_sides import has_no_unpacking
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
-from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
+from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import called_name, dotted, indentation_step, site_of
 
@@ -58,7 +58,7 @@ def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
         return
     torch = site.torch
     tensor = site.draft.text_of(call.func.value)
-    bounds = [argument(site.draft, node) for node in call.args]
+    bounds = [as_argument(site.draft, node) for node in call.args]
     low, high = bounds if len(bounds) > 1 else ("0", bounds[0])
     random_tensor = f"{torch}.randint_like({tensor}, {low}, {high})"
     new_text = (
@@ -71,7 +71,7 @@ def _copy_with_clone(site: Site) -> Iterator[Proposal]:
     call = _call_with_name(site, "deepcopy")
     if call is None or len(call.args) != 1:
         return
-    tensor = operand(site.draft.text_of(call.args[0]))
+    tensor = as_operand(site.draft.text_of(call.args[0]))
     new_text = f"{tensor}.detach().clone()"
     splice = site.draft.replacement(call, f"{new_text}.requires_grad_({tensor}.requires_grad)")
     yield from site.propose_edit(FAMILY, "Copy the tensor with detach().clone()", [splice])
@@ -92,7 +92,7 @@ def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
     if isinstance(statement.value, ast.Constant) and statement.value.value is False:
         splice = site.draft.statement_replacement(statement, [f"{tensor} = {tensor}.detach()"])
         yield from site.propose_edit(FAMILY, "Take the tensor out of autograd with detach()", [splice])
-    value = argument(site.draft, statement.value)
+    value = as_argument(site.draft, statement.value)
     splice = site.draft.statement_replacement(statement, [f"{tensor}.requires_grad_({value})"])
     yield from site.propose_edit(FAMILY, "Set the flag with requires_grad_()", [splice])
     yield from site.propose_edit(FAMILY, "Leave the flag unchanged", [site.draft.deletion(statement)])
@@ -157,7 +157,7 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
     if called_name(loop.iter) not in {"tqdm", "track"}:
         return
     torch = site.torch
-    items, iterable = operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
+    items, iterable = as_operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
     new_iterable = f"({items} if {torch}.compiler.is_compiling() else {iterable})"
     splice = site.draft.replacement(loop.iter, new_iterable)
     yield from site.propose_edit(FAMILY, "Loop without the progress bar when compiling", [splice])
@@ -184,7 +184,7 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     if not isinstance(function, ast.Name | ast.Attribute):
         return
     item_name = fresh_name(site.draft, "item")
-    loop = f"{site.draft.text_of(function)}({item_name}) for {item_name} in {operand(site.draft.text_of(items))}"
+    loop = f"{site.draft.text_of(function)}({item_name}) for {item_name} in {as_operand(site.draft.text_of(items))}"
     new_text = f"[{loop}]" if dotted(call.func) == "list" else f"tuple([{loop}])"
     yield from site.propose_edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new_text)])
 
@@ -207,7 +207,7 @@ def _select_extreme_item(site: Site) -> Iterator[Proposal]:
     sign = ">" if call.func.id == "max" else "<"
     selected_names = {best: item} if key is None else {best: item, best_key: item_key}
     lines = [
-        f"{rest} = list({argument(draft, call.args[0])})",
+        f"{rest} = list({as_argument(draft, call.args[0])})",
         f"{best} = {rest}.pop(0) if {rest} else {call.func.id}({rest})  # raises for an empty list",
         *([f"{key_name} = {draft.text_of(key)}", f"{best_key} = {key_name}({best})"] if key is not None else []),
         f"for {item} in {rest}:",
@@ -239,7 +239,7 @@ def _format_with_str_format(site: Site) -> Iterator[Proposal]:
     values = operation.right.elts if isinstance(operation.right, ast.Tuple) else [operation.right]
     if template is None or any(isinstance(value, ast.Starred) for value in values):
         return
-    arguments_text = ", ".join(argument(site.draft, value) for value in values)
+    arguments_text = ", ".join(as_argument(site.draft, value) for value in values)
     splice = site.draft.replacement(operation, f"{ast.unparse(ast.Constant(template))}.format({arguments_text})")
     yield from site.propose_edit(FAMILY, "Format with str.format instead of %", [splice])
 

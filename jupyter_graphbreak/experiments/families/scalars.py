@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.conditions import tensor_condition, tensor_moved_to_host
-from jupyter_graphbreak.experiments.families.drafting import argument, operand
+from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import dotted, site_of
@@ -50,7 +50,7 @@ def _keep_tensor(site: Site) -> Iterator[Proposal]:
     outer = next(draft.ancestors(call), None)
     if isinstance(outer, ast.Expr | ast.FormattedValue):
         return
-    text = operand(draft.text_of(tensor))
+    text = as_operand(draft.text_of(tensor))
     new_text = text if text.endswith(".detach()") else f"{text}.detach()"
     if isinstance(call.func, ast.Attribute) and call.func.attr == "tolist":
         new_text = f"{new_text}.unbind()"
@@ -76,11 +76,11 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
         return
     values, mask = selection
     torch = site.torch
-    data, where = draft.text_of(values), argument(draft, mask)
+    data, where = draft.text_of(values), as_argument(draft, mask)
     method = next(draft.ancestors(site.node), None)
     call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
     title = "Compute over all elements, with torch.where instead of the selection"
-    count = f"{operand(draft.text_of(mask))}.sum()"
+    count = f"{as_operand(draft.text_of(mask))}.sum()"
     if isinstance(method, ast.Call) and dotted(method.func) == "len":
         yield from site.propose_edit(
             FAMILY, "Count the selected elements in the mask", [draft.replacement(method, count)]
@@ -112,7 +112,7 @@ def _take_one_by_one(site: Site) -> Iterator[Proposal]:
     call = site.draft.enclosing(site.node, ast.Call)
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "tolist":
         return
-    text = operand(site.draft.text_of(call.func.value))
+    text = as_operand(site.draft.text_of(call.func.value))
     new_text = site.draft.apply_splices([site.draft.replacement(call, f"[value.item() for value in {text}]")])
     if new_text is not None:
         settings = {"torch._dynamo.config.capture_scalar_outputs": True}

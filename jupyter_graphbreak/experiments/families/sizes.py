@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.crossing import conditions_before
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode, fresh_name, operand
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
@@ -357,7 +357,7 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
         return None
     if repeated_expression is None or not all(isinstance(node, _PURE_NODES) for node in ast.walk(repeated_expression)):
         return None
-    counts, tensor = (operand(break_site.draft.text_of(node)) for node in (repeats, repeated_expression))
+    counts, tensor = (as_operand(break_site.draft.text_of(node)) for node in (repeats, repeated_expression))
     length = f"{tensor}.size({break_site.draft.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
     # A single count applies to every element.
     size = f"{{}} * ({length} if {counts}.numel() == 1 else 1)"

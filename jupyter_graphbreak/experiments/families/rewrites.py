@@ -43,8 +43,8 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         yield from rule(site)
 
 
-def _call_with_name(site: Site, *names: str) -> ast.Call | None:
-    """Return the call at a break or in its statement that calls one of the names; ``None`` if there is none."""
+def _find_call(site: Site, *names: str) -> ast.Call | None:
+    """Return the call to one of some functions, at a break or in its statement; ``None`` if there is none."""
     nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
     for part in nodes:
         if isinstance(part, ast.Call) and called_name(part) in names:
@@ -53,7 +53,7 @@ def _call_with_name(site: Site, *names: str) -> ast.Call | None:
 
 
 def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
-    call = _call_with_name(site, "random_")
+    call = _find_call(site, "random_")
     if call is None or not isinstance(call.func, ast.Attribute) or not call.args or len(call.args) > 2:  # noqa: PLR2004 - a range
         return
     torch = site.torch
@@ -68,7 +68,7 @@ def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
 
 
 def _copy_with_clone(site: Site) -> Iterator[Proposal]:
-    call = _call_with_name(site, "deepcopy")
+    call = _find_call(site, "deepcopy")
     if call is None or len(call.args) != 1:
         return
     tensor = as_operand(site.draft.text_of(call.args[0]))
@@ -81,7 +81,7 @@ def _copy_with_clone(site: Site) -> Iterator[Proposal]:
 
 
 def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
-    """Write ``x.requires_grad = flag`` as a call, take the tensor out of autograd, or leave the flag as it is."""
+    """Write ``x.requires_grad = flag`` as a call, detach the tensor, or leave the flag unchanged."""
     statement = site.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return
@@ -99,8 +99,8 @@ def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
 
 
 def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
-    """Remove a call of ``requires_grad_()``."""
-    call = _call_with_name(site, "requires_grad_")
+    """Remove a call to ``requires_grad_()``."""
+    call = _find_call(site, "requires_grad_")
     if call is None or not isinstance(call.func, ast.Attribute):
         return
     is_statement = isinstance(site.statement, ast.Expr) and site.statement.value is call
@@ -113,7 +113,7 @@ def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
 
 
 def _check_in_graph(site: Site) -> Iterator[Proposal]:
-    """Check within the graph, with a constant message."""
+    """Move a check that raises into the graph, with a constant message."""
     statement = site.statement
     torch = site.torch
     remaining_check = ""
@@ -133,8 +133,8 @@ def _check_in_graph(site: Site) -> Iterator[Proposal]:
         return
     if condition is None or is_in_try_or_with(site.draft, statement):
         return
-    is_text = isinstance(message_node, ast.Constant) and isinstance(message_node.value, str)
-    message = site.draft.text_of(message_node) if message_node is not None and is_text else '"check failed"'
+    is_string = isinstance(message_node, ast.Constant) and isinstance(message_node.value, str)
+    message = site.draft.text_of(message_node) if message_node is not None and is_string else '"check failed"'
     check = f"{torch}._assert_async({condition}, {message})"
     lines = [check]
     if remaining_check and isinstance(statement, ast.If):
@@ -164,8 +164,8 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
 
 
 def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
-    """Write ``random.random()``, which Dynamo does not know, as ``random.uniform(0, 1)``, which is equivalent."""
-    call = _call_with_name(site, "random")
+    """Write ``random.random()``, which Dynamo cannot trace, as the equivalent ``random.uniform(0, 1)``."""
+    call = _find_call(site, "random")
     if call is None or dotted(call.func) != "random.random" or call.args or call.keywords:
         return
     splice = site.draft.replacement(call, "random.uniform(0, 1)")
@@ -176,7 +176,7 @@ def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
 
 def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     """Write ``list(map(f, xs))`` or ``tuple(map(f, xs))`` as a comprehension."""
-    call = _call_with_name(site, "list", "tuple")
+    call = _find_call(site, "list", "tuple")
     inner = call.args[0] if call is not None and len(call.args) == 1 else None
     if call is None or not isinstance(inner, ast.Call) or dotted(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - f and xs
         return
@@ -192,12 +192,12 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
 def _select_extreme_item(site: Site) -> Iterator[Proposal]:
     """Write ``max(xs, key=k)`` or ``min(xs)`` over tensors as Python does it, item by item, with ``torch.where``."""
     draft, statement = site.draft, site.statement
-    call = _call_with_name(site, "max", "min")
+    call = _find_call(site, "max", "min")
     if call is None or not isinstance(call.func, ast.Name) or len(call.args) != 1 or not has_no_unpacking(call):
         return
     key = next((part.value for part in call.keywords if part.arg == "key"), None)
     outer_nodes = itertools.takewhile(lambda node: node is not statement, draft.ancestors(call))
-    is_first = not any(isinstance(node, (*_LATER_OR_REPEATED, ast.Call)) for node in outer_nodes)
+    is_first = not any(isinstance(node, (*_DEFERRING_OR_REPEATING_NODES, ast.Call)) for node in outer_nodes)
     if len(call.keywords) > (key is not None) or not is_first or isinstance(statement, ast.For | ast.While | ast.If):
         return
     best, rest, item, better, best_key, item_key, key_name = (
@@ -219,14 +219,14 @@ def _select_extreme_item(site: Site) -> Iterator[Proposal]:
     yield from site.propose_edit(FAMILY, f"Find the {call.func.id} item by item, with torch.where", splices)
 
 
-#: Code whose parts run later, more than once, or not always.
-_LATER_OR_REPEATED = (
+#: Expressions whose parts may run later, more than once, or not at all.
+_DEFERRING_OR_REPEATING_NODES = (
     ast.BoolOp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp,
 )  # fmt: skip
 #: A ``%`` conversion, and the conversions that ``str.format`` writes in the same way.
 _CONVERSION = re.compile(r"%(?:%|(?P<flags>[-0+ ]*)(?P<width>\d*)(?P<precision>(?:\.\d+)?)(?P<kind>[a-zA-Z]))")
 _NUMBER_CONVERSIONS = frozenset("eEfFgG")
-_TEXT_CONVERSIONS = frozenset("sr")
+_STRING_CONVERSIONS = frozenset("sr")
 
 
 def _format_with_str_format(site: Site) -> Iterator[Proposal]:
@@ -248,10 +248,10 @@ def _str_format_template(template: str) -> str | None:
     """Turn a ``%`` template into a ``str.format`` template; ``None`` if a conversion has no equivalent."""
     parts: list[str] = []
     literal_start = 0
-    for sign in re.finditer("%", template):
-        if sign.start() < literal_start:
+    for percent in re.finditer("%", template):
+        if percent.start() < literal_start:
             continue
-        conversion = _CONVERSION.match(template, sign.start())
+        conversion = _CONVERSION.match(template, percent.start())
         replacement = _replacement_field(conversion) if conversion is not None else None
         if conversion is None or replacement is None:
             return None
@@ -265,7 +265,7 @@ def _replacement_field(conversion: re.Match[str]) -> str | None:
     if conversion.group() == "%%":
         return "%"
     flags, width, precision, conversion_type = conversion.group("flags", "width", "precision", "kind")
-    if conversion_type in _TEXT_CONVERSIONS and not set(flags) - {"-"}:
+    if conversion_type in _STRING_CONVERSIONS and not set(flags) - {"-"}:
         align = "" if not width or "-" in flags else ">"
         format_spec = f"{align}{width}{precision}"
         return f"{{!{conversion_type}:{format_spec}}}" if format_spec else f"{{!{conversion_type}}}"

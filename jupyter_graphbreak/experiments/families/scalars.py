@@ -39,7 +39,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _keep_tensor(site: Site) -> Iterator[Proposal]:
-    """Keep the value as a tensor without gradient, since no gradient flows through a number."""
+    """Keep the value as a tensor without gradient, because no gradient flows through a number."""
     draft = site.draft
     call = next((part for part in (site.node, *draft.ancestors(site.node)) if isinstance(part, ast.Call)), None)
     tensor = tensor_moved_to_host(call) if call is not None else None
@@ -58,7 +58,7 @@ def _keep_tensor(site: Site) -> Iterator[Proposal]:
 
 
 def _keep_condition(site: Site) -> Iterator[Proposal]:
-    """Keep a condition that a name refers to, such as ``not x.any()``, as a tensor; branches on it can follow."""
+    """Keep a condition that is assigned to a name, such as ``not x.any()``, as a tensor that branches can test."""
     match site.statement:
         case ast.Assign(targets=[ast.Name()], value=ast.BoolOp() | ast.UnaryOp(op=ast.Not()) as value):
             condition = tensor_condition(site.draft, value, site.torch)
@@ -71,7 +71,7 @@ def _keep_condition(site: Site) -> Iterator[Proposal]:
 def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     """Compute over all elements, with neutral values for those that are not selected."""
     draft = site.draft
-    selection = _selection(site.node)
+    selection = _tensor_and_mask(site.node)
     if selection is None:
         return
     values, mask = selection
@@ -96,7 +96,7 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
         yield from site.propose_edit(FAMILY, title, [draft.replacement(call, new_text)])
 
 
-def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+def _tensor_and_mask(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     """Return the tensor and the mask of ``x[mask]`` or ``masked_select``; ``None`` for other expressions."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         return None if isinstance(node.slice, ast.Tuple | ast.Slice) else (node.value, node.slice)
@@ -108,7 +108,7 @@ def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _take_one_by_one(site: Site) -> Iterator[Proposal]:
-    """Take the values of a list one by one, so that a setting makes the code traceable."""
+    """Read the values of a list one by one: then a setting makes the code traceable."""
     call = site.draft.enclosing(site.node, ast.Call)
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "tolist":
         return

@@ -1,4 +1,4 @@
-"""Shared fixtures: kernels, a JupyterLab, and the documentation, built once in the background; the order of tests."""
+"""Shared fixtures (kernels, a JupyterLab, the documentation), and the order in which tests run."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from tests.support.lab_server import Lab, jupyterlab
 ROOT = Path(__file__).parents[1]
 #: The name of the pytest-xdist worker; None without pytest-xdist.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
-#: Long files with independent tests, which several workers can share.
+#: Long files whose tests are independent, so several workers can share them.
 SPLIT_FILES = ("tests/torch/experiments/remedies/test_by_hand.py", "tests/cli/test_commands.py")
-#: Files that share a JupyterLab and a browser, which take seconds to start, and the one that needs the documentation.
+#: Files that share a JupyterLab and a browser, because both take seconds to start.
 LAB_FILES = ("tests/browser/", "tests/hosts/test_lab_in_firefox.py")
+#: Its tests read the built documentation instead.
 DOCS_FILE = "tests/browser/test_docs.py"
 
 # Workers, kernels and the documentation share the cores, so threads of torch would only wait for each other.
@@ -33,15 +34,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run files that need the documentation late and small tests last, so that no worker runs much longer."""
-    waiting = {item.path for item in items if needs_site(item)}
+    """Run files that need the documentation late and unit tests last, so that all workers end together."""
+    site_files = {item.path for item in items if needs_site(item)}
     unit = ROOT / "tests" / "unit"
-    items.sort(key=lambda item: 2 if unit in item.path.parents else int(item.path in waiting))
+    items.sort(key=lambda item: 2 if unit in item.path.parents else int(item.path in site_files))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Distribute files among the workers; of some files each test, and files that share a JupyterLab together."""
+    """Distribute files among the workers: split `SPLIT_FILES` into tests, and keep `LAB_FILES` together."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc] # it ships no types
@@ -64,15 +65,15 @@ def needs_site(item: pytest.Item) -> bool:
 
 def shared_folder(factory: pytest.TempPathFactory) -> Path:
     """Return the folder that all workers share."""
-    own = factory.getbasetemp()
-    return own if WORKER is None else own.parent
+    folder = factory.getbasetemp()
+    return folder if WORKER is None else folder.parent
 
 
 @pytest.fixture(scope="session", autouse=True)
 def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Make kernels and commands use this version of the package and start with PyTorch loaded.
 
-    The value is the folder of the server that they are forks of.
+    Yields the folder of the server that forks them.
     """
     before = {name: os.environ.get(name) for name in ("JUPYTER_PATH", "PYTHONPATH")}
     paths = (before["PYTHONPATH"] or "").split(os.pathsep)
@@ -92,11 +93,11 @@ def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="session", autouse=True)
-def light_compilation() -> Iterator[None]:
-    """Skip slow work in compilations that no test needs.
+def speed_up_compilation() -> Iterator[None]:
+    """Skip the slow parts of a compilation that no test needs.
 
     Dynamo flushes the processor's caches to time guards. A full garbage collection visits a million objects of PyTorch
-    and would happen every few compilations, because each compilation starts with a partial one. All collections would
+    and would happen every few compilations, because each compilation starts with a partial one. Together, they would
     take a tenth of the time of the tests that compile.
     """
     if warm_processes.COLD in os.environ:
@@ -119,8 +120,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture(autouse=True)
-def no_running_loop(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hide the event loop that Playwright's sync interface leaves running.
+def hide_running_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hide the event loop that Playwright's synchronous API leaves running.
 
     Otherwise, ``asyncio.run`` and cells with ``await`` raise RuntimeError in later tests.
     """
@@ -139,18 +140,18 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     if WORKER not in {None, "gw0"} or not any(map(needs_site, request.session.items)):
         yield
         return
-    kernels: Path = request.getfixturevalue("kernels")  # they execute its pages
+    kernels: Path = request.getfixturevalue("kernels")  # kernels execute the pages
     folder = shared_folder(tmp_path_factory) / "site"
     folder.mkdir()
     path = [warm_processes.use_warm_commands(kernels), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {**os.environ, "PATH": os.pathsep.join(path)}
-    # In one process and with nice, because the tests have time limits. The build has none: that of a cell is off.
+    # In one process and at low priority, because the tests have time limits. The time limit for a cell is off.
     command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
     command += [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-b", "html"]
     command += ["-D", "nb_execution_timeout=-1"]
     build = subprocess.Popen([*command, ROOT / "notebooks", folder / "html"], cwd=ROOT, env=environment)
     yield
-    build.wait()  # another worker may need it
+    build.wait()  # other workers may need the site
 
 
 @pytest.fixture(scope="session")

@@ -10,21 +10,21 @@ import pytest
 from jupyter_graphbreak import faults
 
 
-class Mute(Exception):  # noqa: N818 - an error that says nothing
-    """An error whose text cannot be read."""
+class UnprintableError(Exception):
+    """An error whose message cannot be read."""
 
     def __str__(self) -> str:
         raise RuntimeError
 
 
 @pytest.fixture(autouse=True)
-def _nothing_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def _forget_printed_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "_printed_sentences", set())
 
 
 @pytest.mark.parametrize(
     ("fault", "text"),
-    [(ValueError("one\ntwo"), "ValueError: one"), (Mute(), "Mute")],
+    [(ValueError("one\ntwo"), "ValueError: one"), (UnprintableError(), "UnprintableError")],
 )
 def test_one_sentence_describes_the_error(fault: Exception, text: str) -> None:
     assert faults.internal_error_sentence("making the report", fault) == (
@@ -33,24 +33,24 @@ def test_one_sentence_describes_the_error(fault: Exception, text: str) -> None:
 
 
 def test_the_error_of_a_block_is_reported() -> None:
-    noted: list[tuple[str, str]] = []
-    with faults.suppress_faults("testing", lambda what, fault: noted.append((what, str(fault)))):
+    reported: list[tuple[str, str]] = []
+    with faults.suppress_faults("testing", lambda what, fault: reported.append((what, str(fault)))):
         raise RuntimeError("broken")
-    assert noted == [("testing", "broken")]
+    assert reported == [("testing", "broken")]
 
 
 def test_interrupts_and_errors_for_the_user_are_raised() -> None:
-    noted: list[str] = []
+    reported: list[str] = []
     for error in (KeyboardInterrupt, LookupError):
         with (
             pytest.raises(error),
-            faults.suppress_faults("testing", lambda what, _: noted.append(what), errors_to_raise=(LookupError,)),
+            faults.suppress_faults("testing", lambda what, _: reported.append(what), errors_to_raise=(LookupError,)),
         ):
             raise error
     shield = faults.with_fallback("testing", {}.__getitem__, lambda _: "instead", errors_to_raise=(KeyError,))
     with pytest.raises(KeyError):
         shield("missing")
-    assert not noted
+    assert not reported
 
 
 def test_an_error_that_cannot_be_reported_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +65,7 @@ def test_an_error_that_cannot_be_reported_is_printed_once(capsys: pytest.Capture
     )
 
 
-def test_the_standard_error_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_error_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream in (None, object()):
         monkeypatch.setattr("sys.stderr", stream)
         with faults.suppress_faults("testing"):
@@ -79,11 +79,11 @@ def test_the_fallback_sees_the_error_that_the_caller_handles() -> None:
     shield = faults.with_fallback("testing", fail, lambda: sys.exc_info()[1])
     assert shield() is sys.exc_info()[1]
     with contextlib.ExitStack() as stack:  # handles the error of the block in its callbacks
-        seen: list[object] = []
+        is_same_error: list[bool] = []
         stack.enter_context(contextlib.suppress(LookupError))
-        stack.push(lambda _, error, __: seen.append(shield() is error))
+        stack.push(lambda _, error, __: is_same_error.append(shield() is error))
         [].pop()
-    assert seen == [True]
+    assert is_same_error == [True]
 
 
 def test_nothing_is_printed_while_a_report_collects_errors(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +95,7 @@ def test_nothing_is_printed_while_a_report_collects_errors(capsys: pytest.Captur
     assert not capsys.readouterr().err
 
 
-def test_an_error_after_an_object_is_gone_is_printed_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_in_a_finalizer_is_printed_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     class Owner:
         pass
 

@@ -38,7 +38,7 @@ MAY_IMPORT_HEAVY: dict[str, set[str]] = {
 
 
 def modules() -> dict[str, Path]:
-    """Return our modules by name, without the package's own; the package itself is the empty name."""
+    """Return the path of each of our modules by its name within the package; the package itself has the empty name."""
     paths = {}
     for path in PACKAGE.rglob("*.py"):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -49,26 +49,26 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def heavy_packages_of(module: str) -> set[str]:
+def allowed_heavy_packages(module: str) -> set[str]:
     parts = module.split(".")
     names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((MAY_IMPORT_HEAVY[name] for name in names if name in MAY_IMPORT_HEAVY), set())
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
+def imported_names(tree: ast.AST) -> Iterator[str]:
     """Yield every dotted name that a module imports; a ``from`` import yields each name with its module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "write imports absolute, so that they can be read here"
+            assert node.level == 0, "use absolute imports: this test does not resolve relative ones"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def own_imports(module: str) -> set[str]:
-    """Return our modules that a module imports, anywhere in its text."""
+def imported_modules(module: str) -> set[str]:
+    """Return the modules of our package that a module imports, also inside functions."""
     imported = set()
-    for name in imports(parsed(module)):
+    for name in imported_names(parse_module(module)):
         head, _, rest = name.partition(".")
         if head == PACKAGE.name:
             # The rest may name a module, a name in a module, or a name in the package itself.
@@ -77,23 +77,23 @@ def own_imports(module: str) -> set[str]:
 
 
 @functools.cache
-def parsed(module: str) -> ast.Module:
+def parse_module(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
 def test_there_are_no_import_cycles() -> None:
-    graph = {module: own_imports(module) - {module, ""} for module in MODULES}
+    graph = {module: imported_modules(module) - {module, ""} for module in MODULES}
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
         pytest.fail(f"an import cycle: {' <- '.join(error.args[1])}")
 
 
-def test_a_module_imports_only_the_heavy_packages_it_is_about() -> None:
+def test_a_module_imports_only_heavy_packages_allowed_for_it() -> None:
     wrong = {}
     for module in MODULES:
-        heads = {name.partition(".")[0] for name in imports(parsed(module))}
-        wrong[module] = heads & HEAVY - heavy_packages_of(module)
+        heads = {name.partition(".")[0] for name in imported_names(parse_module(module))}
+        wrong[module] = heads & HEAVY - allowed_heavy_packages(module)
     assert {module: heads for module, heads in wrong.items() if heads} == {}
 
 
@@ -101,9 +101,9 @@ def test_only_the_compat_package_uses_private_names_of_pytorch() -> None:
     private = []
     for module in MODULES:
         if not module.startswith("_torch_compat"):
-            tree = parsed(module)
+            tree = parse_module(module)
             attributes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-            used = {*imports(tree), *attributes}
+            used = {*imported_names(tree), *attributes}
             private += [(module, name) for name in used if name.startswith("torch.") and "._" in name]
     assert private == []
 
@@ -112,7 +112,7 @@ FOLDERS = {str(path.parent.relative_to(PACKAGE)) for path in MODULES.values()}
 
 
 @pytest.mark.parametrize("folder", sorted(FOLDERS - {"."}))
-def test_a_folder_says_what_it_is_for(folder: str) -> None:
+def test_the_docstring_of_a_folder_states_its_purpose(folder: str) -> None:
     tree = ast.parse((PACKAGE / folder / "__init__.py").read_text(encoding="utf-8"))
     (docstring,) = tree.body
     text = ast.get_docstring(tree) or ""
@@ -122,17 +122,17 @@ def test_a_folder_says_what_it_is_for(folder: str) -> None:
     assert "import" in text.lower()
 
 
-def heavy_modules_after(code: str) -> set[str]:
-    """Run code in a fresh interpreter and return the heavy packages it left imported."""
+def heavy_packages_loaded_by(code: str) -> set[str]:
+    """Run code in a new interpreter and return which of three heavy packages it loaded."""
     code = f"import sys\n{code}\nprint(*({{'anywidget', 'ipywidgets', 'torch'}} & sys.modules.keys()))"
     return set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
 
 
-def test_importing_the_package_imports_nothing_heavy() -> None:
-    assert heavy_modules_after("import jupyter_graphbreak") == set()
+def test_importing_the_package_loads_no_heavy_package() -> None:
+    assert heavy_packages_loaded_by("import jupyter_graphbreak") == set()
 
 
-def test_loading_the_extension_imports_nothing_heavy() -> None:
+def test_loading_the_extension_loads_no_heavy_package() -> None:
     code = """
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
@@ -140,7 +140,7 @@ shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": F
 shell.run_line_magic("load_ext", "jupyter_graphbreak")
 assert "compile_explain" in shell.magics_manager.magics["cell"]
 """
-    assert heavy_modules_after(code) == set()
+    assert heavy_packages_loaded_by(code) == set()
 
 
 def test_a_report_shows_itself_without_the_extension() -> None:
@@ -151,4 +151,4 @@ assert str(report) == report.to_text()
 assert repr(report).startswith("<Report Cell In[")
 assert {{"text/plain", "text/html"}} < set(report._repr_mimebundle_())
 """
-    assert heavy_modules_after(code) == set()
+    assert heavy_packages_loaded_by(code) == set()

@@ -1,4 +1,4 @@
-"""Links of the pages outside the documentation lead to files and headings that exist."""
+"""Links on the Markdown pages outside the documentation lead to files and headings that exist."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s#]*)(?:#([^)\s]+))?\)|(?:src
 
 
 def _pages() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    names = [name for name in listed.splitlines() if not name.startswith("notebooks/")]
-    return [ROOT / name for name in names] or sorted(ROOT.glob("*.md"))  # an sdist is no repository
+    output = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    names = [name for name in output.splitlines() if not name.startswith("notebooks/")]
+    return [ROOT / name for name in names] or sorted(ROOT.glob("*.md"))  # an sdist has no git repository
 
 
 def _anchors(page: Path) -> set[str]:
@@ -25,13 +25,13 @@ def _anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in _pages()])
-def test_links_lead_somewhere(page: Path) -> None:
+def test_the_targets_of_links_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for path, anchor, source in _LINK.findall(text):
         target = page.parent / (path or source) if path or source else page
-        assert target.exists(), f"{path or source} is not there"
+        assert target.exists(), f"{path or source} does not exist"
         if anchor:
-            assert anchor in _anchors(target), f"{path}#{anchor} is not there"
+            assert anchor in _anchors(target), f"{path}#{anchor} does not exist"
 
 
 def test_the_readme_has_links_of_each_kind() -> None:
@@ -39,9 +39,9 @@ def test_the_readme_has_links_of_each_kind() -> None:
     assert {Path(path or source).suffix for path, _, source in links} >= {".md", ".png"}
 
 
-def test_the_files_that_the_page_on_the_architecture_names_exist() -> None:
+def test_the_files_mentioned_in_architecture_md_exist() -> None:
     text = (ROOT / "notebooks" / "architecture.md").read_text(encoding="utf-8")
-    named = re.findall(r"`([\w./]+(?:\.py|/))`", text)
-    assert len(named) > 20
-    for path in named:
+    paths = re.findall(r"`([\w./]+(?:\.py|/))`", text)
+    assert len(paths) > 20
+    for path in paths:
         assert (ROOT / path).exists() or (ROOT / "jupyter_graphbreak" / path).exists(), path

@@ -1,4 +1,4 @@
-"""Every package that development and continuous integration install is pinned, and every pin has hashes."""
+"""Every package that development and continuous integration install is pinned, and every pin but torch's has hashes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
 
 
-def pins(name: str) -> dict[str, str]:
+def pins_in(name: str) -> dict[str, str]:
     return dict(PIN.findall((ROOT / name).read_text(encoding="utf-8")))
 
 
-def test_every_pin_but_torchs_has_hashes() -> None:
+def test_every_pin_except_torch_has_hashes() -> None:
     text = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
-    expected = pins("constraints.txt")
+    expected = pins_in("constraints.txt")
     assert expected.pop("torch")
-    assert pins("requirements-dev.txt") == expected, "run python benchmarks/hash_pins.py"
+    assert pins_in("requirements-dev.txt") == expected, "run python benchmarks/hash_pins.py"
     for requirement in re.split(r"\n(?=[a-z])", text)[1:]:
         first, *hashes = requirement.rstrip("\n").split(" \\\n    ")
         assert PIN.fullmatch(first), first
         assert hashes, first
-        for hashed in hashes:
-            assert re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", hashed), (first, hashed)
+        for hash_option in hashes:
+            assert re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", hash_option), (first, hash_option)
 
 
 def test_every_npm_package_has_a_hash_and_none_names_a_registry() -> None:
@@ -37,7 +37,7 @@ def test_every_npm_package_has_a_hash_and_none_names_a_registry() -> None:
         assert "resolved" not in package, name
 
 
-def test_workflows_may_only_read_and_pin_their_actions() -> None:
+def test_workflows_only_have_read_permission_and_pin_their_actions() -> None:
     workflows = [*(ROOT / ".github" / "workflows").glob("*.yml")]
     assert workflows
     for workflow in workflows:

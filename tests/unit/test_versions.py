@@ -16,13 +16,13 @@ FRONT_END = ROOT / "labextension"
 
 
 def mime_types(files: list[Path]) -> list[str]:
-    """Return each of our mime types in the files, as often as it occurs."""
+    """Return every occurrence of one of our mime types in some files."""
     assert files
     matches = (re.findall(r"application/vnd\.graphbreak\.[\w.+-]+", path.read_text(encoding="utf-8")) for path in files)
     return [name for names in matches for name in names]
 
 
-def test_python_and_npm_packages_have_one_version() -> None:
+def test_python_and_npm_packages_have_the_same_version() -> None:
     package = json.loads((FRONT_END / "package.json").read_text(encoding="utf-8"))
     lock = json.loads((FRONT_END / "package-lock.json").read_text(encoding="utf-8"))
     versions = {package["version"], lock["version"], lock["packages"][""]["version"]}
@@ -36,9 +36,9 @@ def test_the_changelog_begins_with_this_version() -> None:
 
 
 def test_the_mime_types_are_written_once_in_python_and_once_in_typescript() -> None:
-    shown = [MIME_TYPE, JOB_MIME_TYPE, REST_TYPE]
-    assert sorted(mime_types([*(ROOT / "jupyter_graphbreak").rglob("*.py")])) == sorted(shown)
-    assert sorted(mime_types([*(FRONT_END / "src").rglob("*.ts*")])) == sorted(shown)
+    expected = [MIME_TYPE, JOB_MIME_TYPE, REST_TYPE]
+    assert sorted(mime_types([*(ROOT / "jupyter_graphbreak").rglob("*.py")])) == sorted(expected)
+    assert sorted(mime_types([*(FRONT_END / "src").rglob("*.ts*")])) == sorted(expected)
 
 
 def test_the_mime_type_carries_the_major_version_of_the_schema() -> None:

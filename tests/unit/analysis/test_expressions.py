@@ -1,4 +1,4 @@
-"""Find the expression at the columns that Python gives."""
+"""The expression at the columns of a bytecode instruction, and the use of a branch."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ SPREAD = "def f(e, p):\n    if (\n        e.ok\n        and p.any()\n    ):\n   
 
 
 def test_first_operand_of_a_test_locates_the_whole_test() -> None:
-    """Python 3.11 blames ``e is not None`` for each of the two jumps."""
+    """Python 3.11 gives both jumps the columns of ``e is not None``."""
     sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, BOTH)])])
     branch = sources.location("m.py", 2, "f", (7, 20, 2), is_branch=True)
     assert branch is not None
     assert branch.code == "e is not None and torch.isin(e, p).any()"
-    other = sources.location("m.py", 2, "f", (7, 20, 2))
-    assert other is not None
-    assert other.code == "e is not None"
+    operand = sources.location("m.py", 2, "f", (7, 20, 2))
+    assert operand is not None
+    assert operand.code == "e is not None"
 
 
 @pytest.mark.parametrize(("columns", "is_first"), [((7, 20), True), ((25, 46), False), ((7, 46), False)])
-def test_an_operand_that_is_not_the_first_is_known(columns: tuple[int, int], is_first: bool) -> None:
+def test_only_the_first_operand_stands_for_the_whole_test(columns: tuple[int, int], is_first: bool) -> None:
     expression = find_expression(ast.parse(BOTH), 2, *columns, 2) or ExpressionRange(2, columns[0], 2, columns[1])
     assert (whole_test(ast.parse(BOTH), expression) is not None) is is_first
 
@@ -75,7 +75,7 @@ def f(x, n):
 """
 
 
-def test_branches_that_raise_errors_write_messages_or_end_loops_are_known() -> None:
+def test_branches_that_raise_write_messages_or_end_loops_are_recognized() -> None:
     end: BranchUse = "end of a loop"
     assert branch_uses(ast.parse(LOOPS)) == {2: "error", 4: end, 8: end, 11: end, 19: "message", 22: "message"}
 
@@ -93,7 +93,7 @@ def test_branches_that_raise_errors_write_messages_or_end_loops_are_known() -> N
         ("x.flag", False),
     ],
 )
-def test_a_test_of_a_flag_is_known(test: str, is_flag: bool) -> None:
+def test_a_test_of_a_flag_is_recognized(test: str, is_flag: bool) -> None:
     assert branch_uses(ast.parse(f"if {test}:\n    x = 1")) == ({1: "flag"} if is_flag else {})
 
 
@@ -104,7 +104,7 @@ def test_a_test_of_a_flag_is_known(test: str, is_flag: bool) -> None:
         ("error", "return the condition and raise the error after the call"),
         ("message", "return the condition and write the message after the call"),
         ("end of a loop", "compile one step and call it from a loop"),
-        (None, "take both sides with torch.where"),
+        (None, "compute both sides with torch.where"),
     ],
 )
 def test_the_advice_about_a_branch_fits_its_use(use: BranchUse | None, advice: str) -> None:
@@ -112,18 +112,18 @@ def test_the_advice_about_a_branch_fits_its_use(use: BranchUse | None, advice: s
     assert first.text.startswith(advice)
 
 
-def test_a_test_that_begins_below_its_if_begins_with_it() -> None:
+def test_the_location_of_a_test_on_a_later_line_begins_at_its_if() -> None:
     sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, SPREAD)])])
-    place = sources.location("m.py", 2, "f", (4, 16, 6), is_branch=True)
-    assert place is not None
-    assert (place.line, place.end_line) == (2, 4)
-    assert place.code == "if (\n        e.ok\n        and p.any()"
+    location = sources.location("m.py", 2, "f", (4, 16, 6), is_branch=True)
+    assert location is not None
+    assert (location.line, location.end_line) == (2, 4)
+    assert location.code == "if (\n        e.ok\n        and p.any()"
 
 
 def test_only_text_in_the_source_is_quoted() -> None:
-    """Only some lines are known of a function that is too long to be recorded."""
+    """If a function is too long, only some of its lines are recorded."""
     known = {2: "    if (", 4: "        and p.any()"}
     sources = Sources([SourceText("m.py", "m.py", "library", [], known)])
-    place = sources.location("m.py", 2, "f", (4, 16, 4))
-    assert place is not None
-    assert (place.code, place.end_line) == ("if (", 2)
+    location = sources.location("m.py", 2, "f", (4, 16, 4))
+    assert location is not None
+    assert (location.code, location.end_line) == ("if (", 2)

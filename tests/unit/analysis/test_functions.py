@@ -1,4 +1,4 @@
-"""The last lines of functions: a function that runs eagerly spans all its lines; and the heads of statements."""
+"""The last lines of functions that run eagerly, and the heads of loops and conditions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def forward(x):
 """
 
 
-def lines(
+def eager_lines(
     line: int, name: str, text: str = TEXT, first_line: int = 1, offset: int = 0, kind: str = "file"
 ) -> tuple[int, int]:
     """Return the first and the last line of the part of a function that runs eagerly from a line on."""
@@ -74,27 +74,27 @@ def lines(
 )
 def test_the_rest_of_a_function_ends_at_its_last_line(line: int, name: str, last: int) -> None:
     line = 16 if name == "<genexpr>" else line
-    assert lines(line, name) == (line, last)
+    assert eager_lines(line, name) == (line, last)
 
 
-def test_lines_are_counted_as_the_reader_counts_them() -> None:
-    assert lines(31, "forward", offset=0) == (31, 32)
-    assert lines(1, "f", "%%magic\ndef f(x):\n    return (\n        x\n    )", offset=1) == (2, 5)
+def test_lines_are_counted_as_in_the_editor() -> None:
+    assert eager_lines(31, "forward", offset=0) == (31, 32)
+    assert eager_lines(1, "f", "%%magic\ndef f(x):\n    return (\n        x\n    )", offset=1) == (2, 5)
 
 
 @pytest.mark.parametrize(("line", "last"), [(4, 14), (9, 9)])
 def test_a_function_with_missing_lines_ends_by_indentation(line: int, last: int) -> None:
     broken = "    @wrapped\n    def f(\n        self,\n        x,\n        if x:\n# out\n            y = 1\n\n"
     broken += "    # of g\n            z = (\n        )\n    @wrapped\n    def g(self): ..."
-    assert lines(line, "f", broken, first_line=4) == (line, last)
+    assert eager_lines(line, "f", broken, first_line=4) == (line, last)
 
 
 def test_a_cell_compiled_as_a_function_ends_at_its_last_line() -> None:
     cell = "%%compile_explain\nimport torch\nx = torch.ones(3)\nif x.sum() > 0:\n    x = -x\n\n"
-    assert lines(2, "cell", cell, offset=1, kind="cell") == (3, 5)
+    assert eager_lines(2, "cell", cell, offset=1, kind="cell") == (3, 5)
 
 
-def test_without_text_the_rest_of_a_function_is_one_line() -> None:
+def test_without_source_text_the_rest_of_a_function_is_one_line() -> None:
     location = Sources([]).rest_of_function(FILE, 7, "forward")
     assert location is not None
     assert (location.line, location.end_line) == (7, 7)
@@ -118,11 +118,11 @@ def f(x):
 """
 
 
-def test_lines_that_python_may_reach_a_second_time() -> None:
+def test_lines_that_python_may_execute_a_second_time() -> None:
     sources = Sources([SourceText(FILE, "model.py", "file", [Segment(1, HEADS)])])
     for branches, expected in ((False, [2, 3, 4, 5, 7, 8, 9]), (True, [2, 3, 4, 5, 7, 8, 9, 13])):
         assert [line for line in range(1, 14) if sources.is_reached_again(FILE, line, branches)] == expected
-    assert sources.is_reached_again("/another.py", 1, is_branch=False)  # nothing is known of it
+    assert sources.is_reached_again("/unknown.py", 1, is_branch=False)  # its source is unknown
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_lines_that_python_may_reach_a_second_time() -> None:
         ("n = int(x.shape[0])", 1, None),
     ],
 )
-def test_a_line_is_in_the_head_of_a_loop_or_of_a_condition(text: str, line: int, kind: str | None) -> None:
+def test_lines_in_the_head_of_a_loop_or_condition_are_recognized(text: str, line: int, kind: str | None) -> None:
     assert head_kind(ast.parse(text), line) == kind
 
 
@@ -160,5 +160,5 @@ def test_a_line_is_in_the_head_of_a_loop_or_of_a_condition(text: str, line: int,
         ("total = sum(part for part in x.split(2))", "loop"),
     ],
 )
-def test_a_single_line_is_enough_to_tell_the_head_of_a_loop(code: str, kind: str | None) -> None:
+def test_a_head_is_recognized_from_its_line_alone(code: str, kind: str | None) -> None:
     assert head_kind_of_line(code) == kind

@@ -1,4 +1,4 @@
-"""Operations, inputs and places, read from the readable code of graphs."""
+"""Operations, inputs and source lines are parsed from the readable code of graphs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CODE = """class GraphModule(torch.nn.Module):
 """
 
 
-def test_operations_and_their_targets() -> None:
+def test_operations_have_names_and_targets() -> None:
     parsed = parse_graph(CODE)
     assert [(op.name, op.target) for op in parsed.ops] == [
         ("_set_grad_enabled", "torch._C._set_grad_enabled"),
@@ -53,7 +53,7 @@ def test_operations_and_their_targets() -> None:
     assert parsed.unparsed_count == 0
 
 
-def test_places_and_tensors() -> None:
+def test_operations_have_source_lines_and_tensors() -> None:
     ops = {op.name: op for op in parse_graph(CODE).ops}
     assert ops["_set_grad_enabled"].source_line is None
     assert ops["x"].source_line == ("/a b/m.py", 3, "f", 'x = x + 1, "odd: text"')
@@ -63,7 +63,7 @@ def test_places_and_tensors() -> None:
     assert ops["y"].tensor == CodeTensor([], "bfloat16", "cpu")
 
 
-def test_inputs() -> None:
+def test_inputs_have_shapes_and_types() -> None:
     inputs = parse_graph(CODE).inputs
     assert inputs == [
         Tensor("L_x_", ["s0", 3], "float32", "cuda:0"),
@@ -88,5 +88,5 @@ def test_type_annotations_are_read(annotation: str, tensor: CodeTensor) -> None:
 
 
 @pytest.mark.parametrize("code", ["", "nonsense (", "def forward(self", "class GraphModule(torch.nn.Module):\n  x = ("])
-def test_invalid_code_of_a_graph_is_counted_not_raised(code: str) -> None:
+def test_invalid_code_of_a_graph_has_no_operations(code: str) -> None:
     assert parse_graph(code).ops == []

@@ -1,4 +1,4 @@
-"""The laws of a report, on recordings that no run ever made."""
+"""Properties of every report, on generated recordings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def message(line: int, reason: int, opening: int) -> str:
 
 @st.composite
 def recordings(draw: st.DrawFn) -> list[Record]:
-    """Some frames, each with some breaks, perhaps a graph and resume functions, interleaved as those of threads."""
+    """Return records of frames with breaks, graphs and resume functions, interleaved as if by threads."""
     streams = []
     for frame in range(draw(st.integers(0, 5))):
         compile_id = draw(st.integers(0, 2))
@@ -79,7 +79,7 @@ def recordings(draw: st.DrawFn) -> list[Record]:
 def test_every_event_is_an_occurrence_of_exactly_one_break(records: list[Record]) -> None:
     report = build_report(records)
     events = {
-        (str(record.compile_key), record.attempt, *_place(record.payload or ""))
+        (str(record.compile_key), record.attempt, *_line_and_gb_id(record.payload or ""))
         for record in records
         if record.kind == "artifact:dynamo_graph_break_reason"
     }
@@ -93,7 +93,7 @@ def test_every_event_is_an_occurrence_of_exactly_one_break(records: list[Record]
     assert len({(break_.location, break_.gb_id) for break_ in report.breaks}) == len(report.breaks)
 
 
-def _place(text: str) -> tuple[int, str]:
+def _line_and_gb_id(text: str) -> tuple[int, str]:
     line = int(text.partition("\n")[0].rpartition(":")[2])
     return line, next(gb_id for gb_type, gb_id in REASONS if gb_type in text)
 
@@ -106,16 +106,16 @@ def test_every_graph_belongs_to_one_frame(records: list[Record]) -> None:
 
 
 @given(recordings())
-def test_every_resume_function_traced_is_listed(records: list[Record]) -> None:
+def test_every_traced_resume_function_is_in_the_list(records: list[Record]) -> None:
     report = build_report(records)
-    listed = {resume.id: resume for resume in report.resumes}
+    resumes_by_id = {resume.id: resume for resume in report.resumes}
     for frame in report.frames:
         if frame.role == "resume":
             assert frame.resume is not None
-            assert frame.id in listed[frame.resume].frames
+            assert frame.id in resumes_by_id[frame.resume].frames
     for break_ in report.breaks:
         for ident in break_.resumes:
-            assert listed[ident].break_ == break_.id
+            assert resumes_by_id[ident].break_ == break_.id
 
 
 @given(recordings())
@@ -126,7 +126,7 @@ def test_every_frame_that_started_has_one_entry(records: list[Record]) -> None:
 
 
 @given(recordings())
-def test_summary_equals_the_lists(records: list[Record]) -> None:
+def test_the_counts_of_the_summary_match_the_lists(records: list[Record]) -> None:
     report = build_report(records)
     summary = report.summary
     assert summary.frames == len(report.frames)
@@ -171,7 +171,7 @@ def test_every_id_that_is_mentioned_exists(records: list[Record]) -> None:
 
 
 @given(recordings())
-def test_text_view_is_short_for_any_report(records: list[Record]) -> None:
+def test_the_text_of_any_report_is_short(records: list[Record]) -> None:
     report = build_report(records)
     lines = render_text(report).split("\n")
     assert len(lines) <= 3 + 8 * len(report.breaks) + len(report.skipped) + len(report.recompiles)

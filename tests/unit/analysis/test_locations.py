@@ -1,4 +1,4 @@
-"""Places with the line numbers that the user sees, and stacks without machinery."""
+"""Locations have the line numbers of the editor, and shown stacks leave out machinery."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def cell() -> SourceText:
 def test_columns_are_characters_not_bytes() -> None:
     line = TEXT.split("\n")[3]
     start, end = line.index("print"), line.index(")") + 1
-    as_bytes = (len(line[:start].encode()), len(line[:end].encode()), 4)
-    location = Sources([cell()]).location(CELL, 4, "f", as_bytes)
+    byte_columns = (len(line[:start].encode()), len(line[:end].encode()), 4)
+    location = Sources([cell()]).location(CELL, 4, "f", byte_columns)
     assert location is not None
     assert location.code == 'print("ü", x)'
     assert (location.column, location.end_column) == (start, end)
@@ -122,7 +122,7 @@ def test_lines_count_as_the_editor_shows_them() -> None:
         ("torch_dynamo_resume_in_torch_dynamo_resume_in_f_at_5_at_6", "f"),
     ],
 )
-def test_resume_functions_go_by_the_name_of_the_function(name: str, plain: str) -> None:
+def test_a_resume_function_is_shown_under_the_name_of_its_function(name: str, plain: str) -> None:
     assert original_name(name) == plain
 
 
@@ -153,7 +153,7 @@ def test_resume_functions_go_by_the_name_of_the_function(name: str, plain: str) 
         ("/tmp/torch.fx.py", "f", "file"),
     ],
 )
-def test_kinds_of_frames(path: str, function: str, kind: str) -> None:
+def test_the_kind_of_a_frame_depends_on_its_file(path: str, function: str, kind: str) -> None:
     assert Sources([cell()], ["/py/lib"], package_folders=["/build/pytorch/torch"]).kind(path, function) == kind
 
 
@@ -182,7 +182,7 @@ def test_kinds_of_frames(path: str, function: str, kind: str) -> None:
     ],
 )
 @pytest.mark.parametrize("function", ["f", "_call_impl", "__torch_function__"])
-def test_own_files_are_recognized_whatever_their_folders_are_called(path: str, function: str) -> None:
+def test_the_users_files_are_recognized_whatever_their_folders_are_called(path: str, function: str) -> None:
     sources = Sources([], ["/py/lib"], package_folders=["/build/pytorch/torch"])
     assert sources.kind(path, function) == "file"
     stack = [StackEntry("<frozen runpy>", 1, "run"), StackEntry(path, 3, function), StackEntry(path, 5, function)]
@@ -203,24 +203,24 @@ def test_own_files_are_recognized_whatever_their_folders_are_called(path: str, f
         ("/srv/shared/layers.py", "/srv/shared/layers.py"),
     ],
 )
-def test_path_does_not_identify_the_machine(filename: str, path: str | None) -> None:
+def test_shown_paths_do_not_identify_the_machine(filename: str, path: str | None) -> None:
     sources = Sources([cell()], ["/py/lib", "/home/me/work/venv/lib/site-packages"], "/home/me/work", "/home/me")
     assert sources.source(filename).path == path
 
 
-def test_path_on_windows() -> None:
+def test_windows_paths_are_shortened_too() -> None:
     sources = Sources([], ["C:\\py\\Lib\\site-packages"], "C:\\Users\\me\\work", "C:\\Users\\me")
     assert sources.source("C:\\py\\Lib\\site-packages\\torch\\nn\\x.py").path == "torch/nn/x.py"
     assert sources.source("C:\\Users\\me\\work\\train.py").path == "train.py"
     assert sources.source("C:\\Users\\me\\x.py").path == "~/x.py"
 
 
-def test_places_in_pytorchs_words_are_named_as_the_reader_counts_them() -> None:
+def test_locations_in_pytorchs_messages_have_the_editors_line_numbers() -> None:
     source = SourceText(CELL, "Cell In[1]", "cell", [Segment(1, "\n\ndef f():\n    g()")], line_offset=2)
     sources = Sources([source])
     text = f'computed as follows:\n  # File "{CELL}", line 2, in f, code: g()\n  # File "/a/b.py", line 7, in h'
-    read = "computed as follows:\n  # Cell In[1], line 4, in f, code: g()\n  # b.py, line 7, in h"
-    assert sources.with_user_names(text) == read
+    expected = "computed as follows:\n  # Cell In[1], line 4, in f, code: g()\n  # b.py, line 7, in h"
+    assert sources.with_user_names(text) == expected
     assert sources.with_user_names(None) is None
 
 
@@ -236,13 +236,13 @@ def test_stack_of_a_kernel_only_shows_relevant_frames() -> None:
         (CELL, 4, "torch_dynamo_resume_in_f_at_3"),
     ]
     shown = [
-        (place.function, place.line)
-        for place in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
+        (location.function, location.line)
+        for location in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
     ]
     assert shown == [("<module>", 7), ("forward", 9), ("f", 4)]
 
 
-def test_frames_that_run_the_shell_or_the_program_are_hidden() -> None:
+def test_frames_that_start_the_shell_or_the_program_are_hidden() -> None:
     terminal: list[tuple[str, int, str]] = [("/home/u/bin/ipython", 8, "<module>"), (CELL, 7, "<module>")]
     script: list[tuple[str, int, str]] = [
         ("/home/u/bin/graphbreak", 8, "<module>"),
@@ -255,7 +255,7 @@ def test_frames_that_run_the_shell_or_the_program_are_hidden() -> None:
         assert [at.line for at in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])] == [line]
 
 
-def test_a_text_of_torch_names_no_folder_of_the_machine() -> None:
+def test_pytorchs_messages_are_shown_without_folders_of_the_machine() -> None:
     sources = Sources([], ["/v/lib/python3.12", "/v/lib/python3.12/site-packages"], folder="/", home="/home/u")
     text = "`f` in file `/v/lib/python3.12/site-packages/torch/x.py` (/home/u/job/y.py) / `/v/lib/python3.12/z.py`"
     assert sources.with_user_names(text) == "`f` in file `torch/x.py` (~/job/y.py) / `z.py`"

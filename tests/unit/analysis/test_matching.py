@@ -1,4 +1,4 @@
-"""Comparing two runs: breaks that are gone, new or moved."""
+"""A comparison of two runs lists breaks that are gone, new or moved."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PRINT, BRANCH = "Failed to trace builtin operator", "Data-dependent branching"
 
 
 def report(text: str, *breaks: tuple[str, str], name: str = "Cell In[1]", **fields: Any) -> Report:
-    """Return a report of a cell with breaks, each given as its reason and its expression, in the order of the text."""
+    """Return a report of a cell; each break is a reason and an expression, in the order of the cell's lines."""
     lines = text.split("\n")
     reported: list[Break] = []
     for number, (reason, code) in enumerate(breaks, start=1):
         line_numbers = [index for index, text_line in enumerate(lines, start=1) if code in text_line]
-        same = [other for other in breaks[: number - 1] if other == (reason, code)]
-        line = line_numbers[len(same)]
+        earlier_equal_breaks = [other for other in breaks[: number - 1] if other == (reason, code)]
+        line = line_numbers[len(earlier_equal_breaks)]
         reported.append(_break(number, reason, Location("s1", line, line, None, None, "f", code)))
     return _report(reported, Source("s1", name, "cell", segments=[Segment(1, text)]), **fields)
 
@@ -55,7 +55,7 @@ LAYERS = (("norm", 3), ("scale", 20))
 def library_run(
     *broken: str, text: str = CELL, held: tuple[str, ...] = (), call: str = "f(x)", cell_outcome: str | None = None
 ) -> Report:
-    """Return a run of a cell that calls a library's functions; the named ones were compiled and broke."""
+    """Return a run of a cell that calls functions of a library; those in `broken` were compiled and have a break."""
     lines = dict(LAYERS)
     cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, text)])
     library = Source("s2", "norms.py", "library", LIBRARY)
@@ -66,8 +66,8 @@ def library_run(
     for number, name in enumerate(broken):
         place = Location("s2", lines[name] + 1, lines[name] + 1, function=name, code="print(x)")
         frame = Frame(f"{number}/0", name, Location("s2", lines[name], lines[name]), "call", "compiled", compile_s=2.0)
-        within = [frame.id] if cell_outcome is None else ["9/0", frame.id]
-        occurrences = [Occurrence(ident, 0, [entry, place], "resumed") for ident in within]
+        frame_ids = [frame.id] if cell_outcome is None else ["9/0", frame.id]
+        occurrences = [Occurrence(ident, 0, [entry, place], "resumed") for ident in frame_ids]
         frames.append(frame)
         graphs.append(Graph(f"G{number}", name, frame.id))
         breaks.append(Break(f"b{number + 1}", None, PRINT, place, "resumed", occurrences=occurrences))
@@ -93,31 +93,31 @@ def test_a_break_in_code_compiled_earlier_is_neither_gone_nor_new() -> None:
         "since Cell In[1]: the same break; cannot compare 1 break: this run did not compile norm (PyTorch",
         "still had the code)",
         "    of what both runs compiled: breaks 1, graphs 1, compiling 2.00 s",
-        "    unknown norms.py:4 in norm   print(x)   Call of a builtin that Dynamo does not trace",
+        "    unknown norms.py:4 in norm   print(x)   Call to a builtin that Dynamo does not trace",
     ]
-    back = one.diff(both)
-    assert [(change.change, change.function, change.break_) for change in back.breaks] == [("unknown", "norm", "b1")]
-    assert back.to_text().startswith(
+    reverse = one.diff(both)
+    assert [(change.change, change.function, change.break_) for change in reverse.breaks] == [("unknown", "norm", "b1")]
+    assert reverse.to_text().startswith(
         "since Cell In[1]: the same break; cannot compare 1 break: the run before did not compile norm"
     )
-    assert "graphs 1, compiling 2.00 s" in back.to_text()
-    assert "Cannot" not in back.to_html()
-    assert "cannot compare 1 break" in back.to_html()
+    assert "graphs 1, compiling 2.00 s" in reverse.to_text()
+    assert "Cannot" not in reverse.to_html()
+    assert "cannot compare 1 break" in reverse.to_html()
 
 
-def test_a_break_in_a_function_that_pytorch_did_not_hold_is_gone() -> None:
+def test_a_break_in_a_function_that_pytorch_had_not_cached_is_gone() -> None:
     changes = library_run("norm", "scale").diff(library_run("scale"))
     assert [change.change for change in changes.breaks] == ["gone"]
     assert changes.to_text().startswith("since Cell In[1]: 1 break gone\n    breaks 2 -> 1, graphs 2 -> 1")
 
 
-def test_a_library_function_that_the_edited_cell_no_longer_calls_has_no_break() -> None:
+def test_a_break_in_a_function_that_the_edited_cell_no_longer_calls_is_gone() -> None:
     before = library_run("norm", "scale", text=CELL.replace("\nf(x)", "\nmodel(x)"), call="model(x)")
     changes = before.diff(library_run("scale", text=CELL.replace("\nf(x)", "\ny = x"), held=("norm",)))
     assert [change.change for change in changes.breaks] == ["gone"]
     assert changes.reused == []
-    still = library_run("scale", text=CELL.replace("\nf(x)", "\ny = model (x + 1)"), held=("norm",))
-    assert [change.change for change in before.diff(still).breaks] == ["unknown"]
+    still_calling = library_run("scale", text=CELL.replace("\nf(x)", "\ny = model (x + 1)"), held=("norm",))
+    assert [change.change for change in before.diff(still_calling).breaks] == ["unknown"]
 
 
 @pytest.mark.parametrize(("outcome", "change"), [("compiled", "gone"), ("skipped", "unknown"), ("error", "unknown")])
@@ -128,8 +128,8 @@ def test_a_caller_that_was_traced_to_its_end_would_have_met_the_break(outcome: s
 
 
 def test_a_new_version_of_a_function_does_not_hide_breaks_of_earlier_ones() -> None:
-    again = library_run("norm", held=("norm",))
-    changes = library_run("norm").diff(msgspec.structs.replace(again, breaks=[]))
+    recompiled_run = library_run("norm", held=("norm",))
+    changes = library_run("norm").diff(msgspec.structs.replace(recompiled_run, breaks=[]))
     assert [change.change for change in changes.breaks] == ["unknown"]
 
 
@@ -142,27 +142,27 @@ def test_runs_that_compiled_nothing_in_common_are_not_compared() -> None:
     assert quiet.diff(library_run(held=("norm",))).to_text().startswith("since Cell In[1]: cannot compare: this run")
 
 
-def test_without_a_list_of_held_functions_any_function_may_have_been_held() -> None:
+def test_without_a_list_of_cached_functions_any_function_may_have_been_cached() -> None:
     old = msgspec.structs.replace(library_run("scale"), held=None)
     assert [change.change for change in library_run("norm", "scale").diff(old).breaks] == ["unknown"]
 
 
 def test_a_function_that_pytorch_skipped_once_is_skipped_silently_later() -> None:
     place = Location("s2", 3, 5, function="norm")
-    refused = msgspec.structs.replace(
+    skipped_run = msgspec.structs.replace(
         library_run(),
         breaks=[Break("b1", None, "Attempt to trace generator", place, "skipped", occurrences=[
             Occurrence(None, 0, [place], "skipped")
         ])],
         skipped=[Skipped("k1", None, "norm", place, "a generator", "b1")],
     )  # fmt: skip
-    changes = refused.diff(library_run(held=("norm",)))
+    changes = skipped_run.diff(library_run(held=("norm",)))
     assert [change.change for change in changes.breaks] == ["unknown"]
     assert changes.before.summary.skipped == 0
-    assert [change.change for change in refused.diff(library_run()).breaks] == ["gone"]
+    assert [change.change for change in skipped_run.diff(library_run()).breaks] == ["gone"]
 
 
-def outline(changes: Changes) -> list[tuple[str, int | None, int | None, str | None]]:
+def changed_lines(changes: Changes) -> list[tuple[str, int | None, int | None, str | None]]:
     return [(change.change, _line(change.before), _line(change.after), change.code) for change in changes.breaks]
 
 
@@ -181,7 +181,7 @@ def test_a_removed_break_is_gone_and_breaks_below_have_moved() -> None:
     before = report(CELL, (PRINT, "print(x)"), (BRANCH, "y.sum() > 0"), (PRINT, "print(y)"))
     after = report(CELL.replace("    print(x)\n", ""), (BRANCH, "y.sum() > 0"), (PRINT, "print(y)"), name="Cell In[2]")
     changes = before.diff(after)
-    assert outline(changes) == [
+    assert changed_lines(changes) == [
         ("gone", 3, None, "print(x)"),
         ("moved", 5, 4, "y.sum() > 0"),
         ("moved", 7, 6, "print(y)"),
@@ -191,9 +191,9 @@ def test_a_removed_break_is_gone_and_breaks_below_have_moved() -> None:
     assert changes.to_text().split("\n") == [
         "since Cell In[1]: 1 break gone, 2 moved",
         "    breaks 3 -> 2, graphs 4 -> 3",
-        "    gone  line 3 in f   print(x)   Call of a builtin that Dynamo does not trace",
+        "    gone  line 3 in f   print(x)   Call to a builtin that Dynamo does not trace",
         "    moved line 5 -> line 4 in f   y.sum() > 0   Branch on a tensor's value",
-        "    moved line 7 -> line 6 in f   print(y)   Call of a builtin that Dynamo does not trace",
+        "    moved line 7 -> line 6 in f   print(y)   Call to a builtin that Dynamo does not trace",
     ]
 
 
@@ -202,35 +202,35 @@ def test_a_rewritten_line_that_breaks_for_the_same_reason_has_the_same_break() -
     assert report(CELL, (PRINT, "print(y)")).diff(after).same == ["b1"]
 
 
-def test_a_different_cause_at_the_same_line_is_a_different_break() -> None:
+def test_a_different_cause_on_the_same_line_is_a_different_break() -> None:
     changes = report(CELL, (BRANCH, "y.sum() > 0")).diff(report(CELL, ("Tensor.item()", "y.sum() > 0")))
-    assert outline(changes) == [("gone", 5, None, "y.sum() > 0"), ("new", None, 5, "y.sum() > 0")]
+    assert changed_lines(changes) == [("gone", 5, None, "y.sum() > 0"), ("new", None, 5, "y.sum() > 0")]
 
 
 def test_with_two_equal_expressions_the_break_on_the_deleted_line_is_gone() -> None:
     twice = CELL.replace("print(y)", "print(x)")
     before = report(twice, (PRINT, "print(x)"), (PRINT, "print(x)"))
     changes = before.diff(report(twice.replace("    print(x)\n", "", 1), (PRINT, "print(x)")))
-    assert outline(changes) == [("gone", 3, None, "print(x)"), ("moved", 7, 6, "print(x)")]
+    assert changed_lines(changes) == [("gone", 3, None, "print(x)"), ("moved", 7, 6, "print(x)")]
 
 
 def test_a_break_is_recognized_in_a_different_function_by_its_expression() -> None:
     moved = "%%compile_explain\ndef g(y):\n    print(y)\n\n" + CELL.split("\n", 1)[1].replace("print(y)", "g(y)")
     after = report(moved, (PRINT, "print(y)"))
-    assert outline(report(CELL, (PRINT, "print(y)")).diff(after)) == [("moved", 7, 3, "print(y)")]
+    assert changed_lines(report(CELL, (PRINT, "print(y)")).diff(after)) == [("moved", 7, 3, "print(y)")]
 
 
-def test_a_file_is_known_by_its_path_and_a_line_that_is_not_there_is_no_place() -> None:
+def test_a_file_is_recognized_by_its_path_and_a_break_may_have_no_location() -> None:
     def run(line: int, text: str) -> Report:
         source = Source("s9", "model.py", "file", "/x/model.py", [Segment(10, text)])
         return _report([_break(1, PRINT, Location("s9", line, line, function="g", code="print(x)"))], source)
 
     changes = run(11, "def g(x):\n    print(x)").diff(run(12, "def g(x):\n    x = -x\n    print(x)"))
-    assert outline(changes) == [("moved", 11, 12, "print(x)")]
+    assert changed_lines(changes) == [("moved", 11, 12, "print(x)")]
     assert "model.py:11 -> model.py:12 in g" in changes.to_text()
     nowhere = _report([_break(1, PRINT, None)])
     assert nowhere.diff(nowhere).same == ["b1"]
-    assert outline(nowhere.diff(run(11, "def g(x):\n    print(x)"))) == [
+    assert changed_lines(nowhere.diff(run(11, "def g(x):\n    print(x)"))) == [
         ("gone", None, None, None),
         ("new", None, 11, "print(x)"),
     ]
@@ -240,14 +240,14 @@ def test_a_file_is_known_by_its_path_and_a_line_that_is_not_there_is_no_place() 
 def test_lines_added_above_move_every_break_and_change_none(lines: int) -> None:
     breaks = ((PRINT, "print(x)"), (BRANCH, "y.sum() > 0"), (PRINT, "print(y)"))
     changes = report(CELL, *breaks).diff(report("# note\n" * lines + CELL, *breaks))
-    assert outline(changes) == [
+    assert changed_lines(changes) == [
         ("moved", 3, 3 + lines, "print(x)"),
         ("moved", 5, 5 + lines, "y.sum() > 0"),
         ("moved", 7, 7 + lines, "print(y)"),
     ]
 
 
-def test_times_and_outcomes_are_compared() -> None:
+def test_compile_times_are_compared() -> None:
     before = report(CELL, timing=Timing(compile_s=0.5))
     after = report(CELL, timing=Timing(compile_s=0.25))
     assert before.diff(after).to_text().split("\n") == [
@@ -269,8 +269,8 @@ def test_hostile_text_stays_text() -> None:
 def test_changes_survive_json_and_are_shown() -> None:
     before = report(CELL, (PRINT, "print(x)"), (PRINT, "print(y)"))
     after = report(CELL, (PRINT, "print(x)"))
-    shown = msgspec.structs.replace(after, changes=before.diff(after))
-    assert Report.from_json(shown.to_json()) == shown
-    assert "since Cell In[1]: 1 break gone" in shown.to_text()
-    assert "Since Cell In[1]: <b>1 break gone</b>" in shown.to_html()
-    assert "<td>line 7 in f</td><td><code>print(y)</code></td>" in shown.to_html()
+    with_changes = msgspec.structs.replace(after, changes=before.diff(after))
+    assert Report.from_json(with_changes.to_json()) == with_changes
+    assert "since Cell In[1]: 1 break gone" in with_changes.to_text()
+    assert "Since Cell In[1]: <b>1 break gone</b>" in with_changes.to_html()
+    assert "<td>line 7 in f</td><td><code>print(y)</code></td>" in with_changes.to_html()

@@ -1,4 +1,4 @@
-"""The texts PyTorch writes about a break, in the forms of its releases."""
+"""PyTorch's messages about a break, as its releases have written them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Traceback (most recent call last):
 """
 
 
-def event(reason: str, blank: str = "\n") -> str:
+def break_message(reason: str, blank: str = "\n") -> str:
     return f"Graph break in user code at /a b/cell.py:4\nGraph Break Reason: {reason}\n{blank}{TRACEBACK}"
 
 
@@ -58,8 +58,8 @@ def event(reason: str, blank: str = "\n") -> str:
         ),
     ],
 )
-def test_cause_does_not_depend_on_the_surrounding_text(opening: str, continuation: str | None, blank: str) -> None:
-    message = parse_break(event(opening + CAUSE, blank))
+def test_the_cause_is_parsed_whatever_text_surrounds_it(opening: str, continuation: str | None, blank: str) -> None:
+    message = parse_break(break_message(opening + CAUSE, blank))
     assert message.cause.gb_id == "GB0025"
     assert message.cause.gb_type == "Call to `torch._dynamo.graph_break()`"
     assert message.cause.explanation == "User-inserted graph break. Message: None"
@@ -71,7 +71,7 @@ def test_cause_does_not_depend_on_the_surrounding_text(opening: str, continuatio
 
 
 def test_cause_and_consequence_are_distinguished() -> None:
-    message = parse_break(event("Failed to handle graph break gracefully. Skipping:\n\n" + CHAINED))
+    message = parse_break(break_message("Failed to handle graph break gracefully. Skipping:\n\n" + CHAINED))
     assert (message.cause.gb_id, message.cause.gb_type) == ("GB0025", "Call to `torch._dynamo.graph_break()`")
     assert message.consequence is not None
     assert (message.consequence.gb_id, message.consequence.gb_type) == ("GB7000", "graph break in loop")
@@ -79,7 +79,7 @@ def test_cause_and_consequence_are_distinguished() -> None:
     assert message.consequence.explanation.endswith("Second line of it.")
 
 
-def test_error_names_its_place_and_reason() -> None:
+def test_the_message_of_an_error_has_a_location_and_a_reason() -> None:
     text = (
         'Traceback (most recent call last):\n  File "/x.py", line 1, in f\n    g()\n'
         f"torch._dynamo.exc.Unsupported: {CAUSE}\n\nfrom user code:\n"
@@ -90,7 +90,7 @@ def test_error_names_its_place_and_reason() -> None:
     assert (message.file, message.line) == ("/cell.py", 3)
 
 
-def test_exception_without_a_registry_entry_is_named_by_its_class() -> None:
+def test_an_exception_without_a_registry_entry_is_called_by_its_class() -> None:
     text = (
         "Traceback (most recent call last):\n"
         "torch._dynamo.exc.TorchRuntimeError: Dynamo failed to run FX node\nsize mismatch\n\n"
@@ -103,26 +103,26 @@ def test_exception_without_a_registry_entry_is_named_by_its_class() -> None:
     assert message.line == 8
 
 
-def test_message_from_before_the_cause_had_a_name() -> None:
+def test_a_message_from_before_its_cause_had_a_name() -> None:
     text = "Logger not supported for non-export cases. To avoid graph breaks caused by logger in compile-mode, ..."
-    cause = parse_break(event(text), "Unsupported").cause
+    cause = parse_break(break_message(text), "Unsupported").cause
     assert (cause.gb_type, cause.gb_id) == ("logging.Logger method not supported for non-export cases", None)
     assert cause.explanation == text
 
 
-def test_reason_of_a_skipped_call_comes_without_the_code_object() -> None:
+def test_the_reason_of_a_skipped_call_leaves_out_the_code_object() -> None:
     reason = "Skip frame due to `torch._dynamo.skip_frame()`. Message: None"
     text = f'SKIPPED INLINING <code object inner at 0x7f, file "/tmp/ipykernel_1/2.py", line 3>: {reason}'
-    assert parse_break(event(text), "Unsupported").cause.explanation == reason
+    assert parse_break(break_message(text), "Unsupported").cause.explanation == reason
 
 
-def test_message_of_torch_2_9_without_header() -> None:
+def test_a_message_of_torch_2_9_without_a_header() -> None:
     text = 'Graph break: skip: from user code at:\n  File "/cell.py", line 5, in fn\n    loop()\n\n'
     message = parse_break(text)
     assert (message.continuation, message.line) == ("skip", 5)
 
 
 @pytest.mark.parametrize("text", ["", "?", "Graph Break Reason: ", "  Explanation:", "\n\n***", "<b>&"])
-def test_no_text_of_a_message_raises(text: str) -> None:
+def test_no_message_makes_the_parser_raise(text: str) -> None:
     for parsed in (parse_break(text), parse_error(text), parse_reason(text)):
         assert parsed.cause.gb_type

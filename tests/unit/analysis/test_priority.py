@@ -1,4 +1,4 @@
-"""The order of breaks: by their measured cost, if it was measured."""
+"""Breaks are ordered by their cost, if it was measured."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from jupyter_graphbreak.report.schema import Break, Device, Frame, Graph, Report
 from jupyter_graphbreak.views.words.verdict import verdict
 
 
-def a_break(ident: str, line: int, source: str = "s1") -> Break:
+def break_on_line(ident: str, line: int, source: str = "s1") -> Break:
     return Break(id=ident, gb_id=None, gb_type="print", location=Location(source, line, line), outcome="resumed")
 
 
-def time(us: float) -> Spread:
+def exact_time(us: float) -> Spread:
     return Spread(us, us, us, 9)
 
 
@@ -25,10 +25,10 @@ def entry(parts: dict[str, float], remedied: dict[str, float], *, settled: bool 
         "f",
         "0/0",
         settled,
-        eager=time(900),
-        compiled=time(1000),
-        remedied=[RemediedCost([ident], time(us)) for ident, us in remedied.items()],
-        parts=[CostPart("outside", time(us), break_=ident) for ident, us in parts.items()],
+        eager=exact_time(900),
+        compiled=exact_time(1000),
+        remedied=[RemediedCost([ident], exact_time(us)) for ident, us in remedied.items()],
+        parts=[CostPart("outside", exact_time(us), break_=ident) for ident, us in parts.items()],
     )
 
 
@@ -37,18 +37,18 @@ def report(*entries: EntryCost) -> Report:
         "ok",
         Device("auto", "cpu"),
         sources=[Source("s1", "Cell In[1]", "cell"), Source("s2", "lib.py", "library", "lib/models/lib.py")],
-        breaks=[a_break("b1", 3), a_break("b2", 7), a_break("b3", 5, "s2")],
+        breaks=[break_on_line("b1", 3), break_on_line("b2", 7), break_on_line("b3", 5, "s2")],
         remedies=[Remedy(f"r{number}", [f"b{number}"], "output", "", "edit", "works") for number in (1, 2, 3)],
         cost=Cost("cpu", "eager", list(entries)) if entries else None,
     )
 
 
-def test_the_most_expensive_of_the_readers_own_breaks_is_first() -> None:
+def test_the_most_expensive_break_in_the_users_own_code_is_first() -> None:
     assert prioritize_breaks(report()).order == ["b1", "b2", "b3"]
     assert prioritize_breaks(report(entry({"b1": 50, "b2": 800, "b3": 900}, {}))).order == ["b2", "b1", "b3"]
 
 
-def test_savings_of_a_remedy_take_precedence_over_time_outside_graphs() -> None:
+def test_measured_savings_of_a_remedy_count_more_than_time_outside_graphs() -> None:
     measured = entry({"b1": 50, "b2": 300}, {"r1": 200, "r2": 1100})
     assert prioritize_breaks(report(measured)).order == ["b1", "b2", "b3"]
 
@@ -60,7 +60,7 @@ def test_the_most_expensive_settled_entry_counts() -> None:
 
 
 def test_a_break_before_all_operations_adds_no_graph() -> None:
-    """The graph after it would exist without the break as well; that after a second break would not."""
+    """The graph after the first break would also exist without it, but not the graph after a second break."""
     graphs = [Graph("A", "f", "0/1", ends="break", break_="b2"), Graph("B", "f", "0/2")]
     frames = [
         Frame("0/0", "f", None, "entry", "empty", breaks=["b1"]),
@@ -71,14 +71,14 @@ def test_a_break_before_all_operations_adds_no_graph() -> None:
         Resume("t1", "", "f", None, "b1", ["0/1"], ["A"]),
         Resume("t2", "", "f", None, "b2", ["0/2"], ["B"]),
     ]
-    breaks = [replace(a_break(f"b{number}", number), resumes=[f"t{number}"]) for number in (1, 2)]
+    breaks = [replace(break_on_line(f"b{number}", number), resumes=[f"t{number}"]) for number in (1, 2)]
     run = replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks)
     costs = [break_.cost for break_ in prioritize_breaks(run).breaks]
     assert [cost.graphs for cost in costs if cost is not None] == [0, 1]
 
 
 def test_graphs_of_functions_that_the_broken_function_calls_count() -> None:
-    """A recursive function breaks at its end: each level has its own graph, and one would exist without the break."""
+    """A recursive function breaks at its end: each level has a graph, and one of them would exist without the break."""
     frames = [
         Frame("0/0", "f", None, "entry", "compiled", breaks=["b1"]),
         Frame("1/0", "r", None, "call", "compiled", caller="0/0", graphs=["A"], breaks=["b1"]),
@@ -87,7 +87,7 @@ def test_graphs_of_functions_that_the_broken_function_calls_count() -> None:
     ]
     graphs = [Graph("A", "r", "1/0", ends="break", break_="b1"), Graph("B", "r", "1/1"), Graph("C", "r", "2/0")]
     resumes = [Resume("t1", "", "r", None, "b1", ["2/0"], ["C"])]
-    breaks = [replace(a_break("b1", 3), resumes=["t1"])]
+    breaks = [replace(break_on_line("b1", 3), resumes=["t1"])]
     run = prioritize_breaks(replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks))
     assert run.breaks[0].cost is not None
     assert run.breaks[0].cost.graphs == 2

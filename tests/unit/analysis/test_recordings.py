@@ -1,4 +1,4 @@
-"""Golden recordings of real runs on three releases of torch: what each program must report, whatever the release."""
+"""Recordings of real runs with three releases of PyTorch: each program has the same report with all releases."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.report.schema import Report
 from tests.support.trace_files import read_recording, write_recording
 
-HERE = Path(__file__).parents[2]
-RECORDINGS = sorted((HERE / "recordings").glob("*/*.log"))
+TESTS = Path(__file__).parents[2]
+RECORDINGS = sorted((TESTS / "recordings").glob("*/*.log"))
 
-# line, reason, what became of it, events; then frames, graphs, operations, resume functions, eager functions
+# line, reason, outcome and events of each break; frames, graphs, operations, resume functions; eager functions
 EXPECTED = {
     "branch": ([(9, "Data-dependent branching", "resumed", 1)], (3, 3, 5, 2), []),
     "fullgraph": ([(9, "Call to `torch._dynamo.graph_break()`", "error", 1)], (1, 0, 0, 0), []),
@@ -42,7 +42,7 @@ def recording(request: pytest.FixtureRequest) -> Path:
 
 
 def test_every_program_was_recorded_on_every_release() -> None:
-    programs = {path.stem for path in (HERE / "programs").glob("*.py")}
+    programs = {path.stem for path in (TESTS / "programs").glob("*.py")}
     assert programs == set(EXPECTED)
     releases = {path.parent.name for path in RECORDINGS}
     assert {(path.parent.name, path.stem) for path in RECORDINGS} == {(r, p) for r in releases for p in programs}
@@ -53,23 +53,23 @@ def test_report_of_a_recording_matches_the_program(recording: Path) -> None:
     report = build_report(read_recording(recording))
     breaks, counts, eager = EXPECTED[recording.stem]
     if (recording.parent.name, recording.stem) == ("2.9.1", "with_and_try"):
-        # That release names only the consequence of the second break.
+        # That release mentions only the consequence of the second break.
         breaks = [breaks[0], (27, "Graph break under GenericContextWrappingVariable", "skipped", 1)]
-    found = [
+    actual = [
         (break_.location.line, break_.gb_type, break_.outcome, len(break_.occurrences))
         for break_ in report.breaks
         if break_.location is not None
     ]
-    assert found == breaks
+    assert actual == breaks
     summary = report.summary
     assert (summary.frames, summary.graphs, summary.ops, summary.resumes) == counts
     assert [skipped.function for skipped in report.skipped] == eager
 
 
 @pytest.mark.parametrize("release", ["2.9.1", "2.13.0", "2.15.0"])
-def test_a_branch_not_taken_is_reported_if_the_release_records_skips(release: str) -> None:
-    records = read_recording(HERE / "recordings" / release / "branch.log")
-    # The program's second call takes the other branch: this is what its first call alone leaves.
+def test_a_branch_that_was_not_taken_is_reported_if_the_release_records_skips(release: str) -> None:
+    records = read_recording(TESTS / "recordings" / release / "branch.log")
+    # The program's second call takes the other branch. These are the records of its first call alone.
     first = [record for record in records if record.compile_key is None or record.compile_key.frame < 2]
     resumed, other = build_report(first).resumes
     assert (resumed.frames, resumed.no_frame) == (["1/0"], None)
@@ -78,8 +78,8 @@ def test_a_branch_not_taken_is_reported_if_the_release_records_skips(release: st
     assert (other.frames, other.no_frame) == (["2/0"], None)
 
 
-def test_an_error_that_torch_2_9_logs_as_a_break_as_well_is_counted_once() -> None:
-    records = read_recording(HERE / "recordings" / "2.9.1" / "with_and_try.log")
+def test_an_error_that_torch_2_9_also_logs_as_a_break_is_counted_once() -> None:
+    records = read_recording(TESTS / "recordings" / "2.9.1" / "with_and_try.log")
     expected = build_report(records)
     for index in [i for i, record in enumerate(records) if record.kind == "artifact:dynamo_error"][::-1]:
         error = records[index]
@@ -90,11 +90,11 @@ def test_an_error_that_torch_2_9_logs_as_a_break_as_well_is_counted_once() -> No
 
 
 @pytest.mark.parametrize("release", ["2.9.1", "2.13.0", "2.15.0"])
-def test_resume_functions_that_a_graph_holds_are_in_it(release: str) -> None:
-    report = build_report(read_recording(HERE / "recordings" / release / "nested_resumes.log"))
+def test_inlined_resume_functions_belong_to_the_graph_that_contains_them(release: str) -> None:
+    report = build_report(read_recording(TESTS / "recordings" / release / "nested_resumes.log"))
     assert report.config["nested_graph_breaks"] is True
-    fates = [(resume.function, resume.frames, resume.graphs, resume.no_frame) for resume in report.resumes]
-    assert fates == [
+    outcomes = [(resume.function, resume.frames, resume.graphs, resume.no_frame) for resume in report.resumes]
+    assert outcomes == [
         ("leaf", [], ["B"], "inlined"),
         ("middle", [], ["B"], "inlined"),
         ("root", ["1/0"], ["B"], None),
@@ -112,31 +112,31 @@ def test_resume_functions_that_a_graph_holds_are_in_it(release: str) -> None:
 )
 def test_an_eager_function_spans_all_its_lines(program: str, lines: list[tuple[str, int, int]]) -> None:
     for release in ("2.9.1", "2.13.0", "2.15.0"):
-        report = build_report(read_recording(HERE / "recordings" / release / f"{program}.log"))
+        report = build_report(read_recording(TESTS / "recordings" / release / f"{program}.log"))
         places = [(skipped.function, skipped.location) for skipped in report.skipped]
         assert [(function, at.line, at.end_line) for function, at in places if at is not None] == lines
 
 
-def test_operations_read_from_code_are_those_that_torch_counted(recording: Path) -> None:
+def test_as_many_operations_are_parsed_as_pytorch_counted(recording: Path) -> None:
     records = read_recording(recording)
     counted = [record.data["graph_op_count"] or 0 for record in records if record.kind == "compilation_metrics"]
     assert build_report(records).summary.ops == sum(counted)
 
 
-def test_every_place_has_its_source_line(recording: Path) -> None:
+def test_every_break_has_its_source_line(recording: Path) -> None:
     report = build_report(read_recording(recording))
-    program = (HERE / "programs" / f"{recording.stem}.py").read_text().split("\n")
+    program = (TESTS / "programs" / f"{recording.stem}.py").read_text().split("\n")
     for break_ in report.breaks:
         assert break_.location is not None
         assert break_.location.code is not None
         assert break_.location.code in program[break_.location.line - 1]
 
 
-def test_a_plain_trace_without_our_records_still_finds_the_breaks(recording: Path) -> None:
-    """A log from a cluster job has only what PyTorch wrote."""
+def test_breaks_are_found_in_a_trace_without_our_records(recording: Path) -> None:
+    """A log from a cluster job contains only PyTorch's records."""
     records = [record for record in read_recording(recording) if not record.kind.startswith("graphbreak_")]
     if recording.stem == "generator":
-        assert build_report(records).breaks == []  # not a word of it in the trace
+        assert build_report(records).breaks == []  # the trace does not mention the break
         return
     breaks, _, _ = EXPECTED[recording.stem]
     lines = [break_.location.line for break_ in build_report(records).breaks if break_.location is not None]
@@ -149,13 +149,13 @@ def test_report_survives_json(recording: Path) -> None:
     assert Report.from_dict(report.to_dict()) == report
 
 
-def test_trace_survives_being_written(recording: Path, tmp_path: Path) -> None:
+def test_a_recording_survives_writing_and_reading(recording: Path, tmp_path: Path) -> None:
     records = read_recording(recording)
     write_recording(tmp_path / "again.log", records, ["a comment"])
     assert read_recording(tmp_path / "again.log") == records
 
 
-def test_no_path_of_a_machine_in_a_recording(recording: Path) -> None:
+def test_no_recording_contains_a_path_of_a_machine(recording: Path) -> None:
     text = recording.read_text()
     for path in ("/work", "/home", "/root", "/Users"):
         assert path not in text
@@ -172,7 +172,7 @@ def test_broken_entries_become_diagnostics() -> None:
     assert report.summary.frames == 0
 
 
-def test_a_recompile_after_a_reset_belongs_to_the_function_that_has_the_frame_id_since_then() -> None:
+def test_a_recompile_after_a_reset_belongs_to_the_function_that_now_has_the_frame_id() -> None:
     records = [
         Record(
             {

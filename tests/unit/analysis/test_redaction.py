@@ -27,10 +27,10 @@ from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.sarif import render_sarif
 from tests.support.trace_files import read_recording
 
-HERE = Path(__file__).parents[2]
-RECORDINGS = sorted((HERE / "recordings").glob("*/*.log"))
-REPORTS = sorted((HERE / "reports").glob("*.json"))
-#: Words of Python, of PyTorch's reasons and of a report's own sentences, which reveal nothing about the user's code.
+TESTS = Path(__file__).parents[2]
+RECORDINGS = sorted((TESTS / "recordings").glob("*/*.log"))
+REPORTS = sorted((TESTS / "reports").glob("*.json"))
+#: Words of Python, of PyTorch's reasons and of our sentences. They reveal nothing about the user's code.
 WORDS = """
     and as backend branch break call class code compile compiled config contextlib def dtype eager else except false for
     from graph graph_break if import in into is it line loop of ones or out print range recompile recompile_limit return
@@ -38,24 +38,24 @@ WORDS = """
     manager generator attempt trace value dynamic limit error function functions item method test name first new again
     none not once per step fullgraph numbers grow
 """
-OWN = set(WORDS.split())
+PUBLIC_WORDS = set(WORDS.split())
 
 
-def words_of(report: Report) -> set[str]:
+def secret_words(report: Report) -> set[str]:
     text = "\n".join(segment.text for source in report.sources for segment in source.segments)
     text += " ".join(f"{source.name} {source.path}" for source in report.sources)
     text += " ".join(frame.function for frame in report.frames)
-    return {word for word in re.findall(r"\w+", text) if word.lower() not in OWN and len(word) > 2}
+    return {word for word in re.findall(r"\w+", text) if word.lower() not in PUBLIC_WORDS and len(word) > 2}
 
 
-def forms_of(report: Report) -> list[str]:
+def all_formats(report: Report) -> list[str]:
     return [
         report.to_json().decode(), report.to_text(), report.to_html(), render_page(report),
         render_markdown([report]), render_sarif([report], "0"),
     ]  # fmt: skip
 
 
-def left_in(words: set[str], text: str) -> set[str]:
+def words_left_in(words: set[str], text: str) -> set[str]:
     # The style sheet and the scripts of a page hold no text of a report.
     text = re.sub(r"<style>.*?</style>|<script type=\"module\">.*?</script>", "", text, flags=re.DOTALL)
     return words & set(re.findall(r"\w+", text))
@@ -66,19 +66,19 @@ def test_no_word_of_the_code_is_left(path: Path) -> None:
     report = Report.of(build_report(read_recording(path)))
     redacted = report.redacted()
     empty = Report(status="ok", device=report.device)
-    for text, without in zip(forms_of(redacted), forms_of(empty), strict=True):
-        words = words_of(report) - set(re.findall(r"\w+", without))
-        left = left_in(words, text)
+    for text, without in zip(all_formats(redacted), all_formats(empty), strict=True):
+        words = secret_words(report) - set(re.findall(r"\w+", without))
+        left = words_left_in(words, text)
         causes = {word for break_ in report.breaks for word in re.findall(r"\w+", break_.gb_type)}
         assert left <= causes, path.stem
 
 
-#: The ids of the hostile report are no ids, and are replaced.
+#: The hostile report is left out: its ids are not valid, so redaction replaces them.
 WITH_IDS = [path for path in REPORTS if path.stem != "hostile"]
 
 
 @pytest.mark.parametrize("path", [*WITH_IDS, *RECORDINGS], ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_the_structure_stays(path: Path) -> None:
+def test_the_structure_is_kept(path: Path) -> None:
     if path.suffix == ".json":
         report = Report.from_json(path.read_bytes())
     else:
@@ -106,7 +106,7 @@ SECRETS = (
 
 
 def with_secret(value: Any, secret: str) -> Any:
-    """Return a structure of the schema with a secret in the place of every string that the schema does not list."""
+    """Return a structure with a secret instead of every string whose values the schema does not list."""
     if not isinstance(value, msgspec.Struct):
         return value
     changed: dict[str, Any] = {}
@@ -133,11 +133,11 @@ def test_a_secret_in_every_field_at_every_depth_is_gone(secret: str) -> None:
         assert "hunter2" in report.to_json().decode()
         job = Job.of(build_job([Process("hunter2", 0, 1, secret, report), Process("p2", 1, 2, secret, report)]))
         redacted = report.redacted()
-        for text in [*forms_of(redacted), repr(redacted), job.redacted().to_text(), job.redacted().to_html()]:
+        for text in [*all_formats(redacted), repr(redacted), job.redacted().to_text(), job.redacted().to_html()]:
             assert "hunter2" not in text, path.stem
 
 
-def test_many_names_are_replaced_quickly_and_each_by_its_own() -> None:
+def test_many_names_are_replaced_quickly_by_different_names() -> None:
     sources = [Source(f"s{index}", f"file{index}.py", "file", f"a/file{index}.py") for index in range(20_000)]
     report = Report("ok", schema.Device("cpu", "cpu"), sources=sources)
     start = time.process_time()
@@ -146,9 +146,9 @@ def test_many_names_are_replaced_quickly_and_each_by_its_own() -> None:
     assert len(names) == len(sources)
 
 
-def test_one_name_is_replaced_alike_in_all_processes() -> None:
+def test_a_name_has_the_same_replacement_in_all_processes() -> None:
     reports = [
-        build_report(read_recording(HERE / "recordings" / "2.13.0" / f"{name}.log")) for name in ("branch", "loop")
+        build_report(read_recording(TESTS / "recordings" / "2.13.0" / f"{name}.log")) for name in ("branch", "loop")
     ]
     processes = [Process(f"p{n}", n, 10 + n, "python train.py --secret", report) for n, report in enumerate(reports)]
     job = Job.of(build_job([*processes, Process("p9", None, 19, None, reports[0])])).redacted()
@@ -159,8 +159,8 @@ def test_one_name_is_replaced_alike_in_all_processes() -> None:
 
 
 @pytest.mark.parametrize("name", ["remedies", "cost", "checks"])
-def test_remedies_cost_and_checks_keep_figures_and_verdicts_only(name: str) -> None:
-    report = Report.from_json((HERE / "reports" / f"{name}.json").read_bytes())
+def test_remedies_cost_and_checks_keep_only_figures_and_verdicts(name: str) -> None:
+    report = Report.from_json((TESTS / "reports" / f"{name}.json").read_bytes())
     redacted = report.redacted()
     text = redacted.to_json().decode()
     for word in ("log_stats", "helpers", "divide", "gradient of", "NameError", "norm", "differs by"):
@@ -179,8 +179,8 @@ def test_remedies_cost_and_checks_keep_figures_and_verdicts_only(name: str) -> N
         assert [check.equal for check in redacted.check or []] == [check.equal for check in report.check]
 
 
-def test_operations_of_the_reader_are_operations() -> None:
-    report = build_report(read_recording(HERE / "recordings" / "2.13.0" / "branch.log"))
+def test_targets_outside_pytorch_are_redacted() -> None:
+    report = build_report(read_recording(TESTS / "recordings" / "2.13.0" / "branch.log"))
     graph = report.graphs[0]
     targets = ["torch.ops.mylib.secret.default", "torch.ops.aten.sin.default", "torch.relu", "mine"]
     targets += ["torch.my_secret", "aten.secret_name", "Tensor.sum", "Tensor.secret", "operator.add", "math.secret"]
@@ -197,7 +197,7 @@ CANARY = "CANARY_word"
 
 
 def structs_below(kind: object) -> set[type[msgspec.Struct]]:
-    """Return the structures that a type is made of, itself included."""
+    """Return the structures that a type contains at any depth, including the type itself."""
     types: set[type[msgspec.Struct]] = set()
     waiting = [kind]
     while waiting:
@@ -211,32 +211,32 @@ def structs_below(kind: object) -> set[type[msgspec.Struct]]:
     return types
 
 
-def filled(kind: Any) -> Any:
-    """Return a value of a type in which every text is a canary, at every depth."""
+def filled_with_canaries(kind: Any) -> Any:
+    """Return a value of a type in which every string is a canary, at every depth."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in {typing.Union, types.UnionType}:
         fitting = [part for part in parts if part is not type(None)]
-        return filled(str if str in fitting else fitting[0])
+        return filled_with_canaries(str if str in fitting else fitting[0])
     if origin is typing.Literal:
         return parts[0]
     if origin is list:
-        return [filled(parts[0]), filled(parts[0])]
+        return [filled_with_canaries(parts[0]), filled_with_canaries(parts[0])]
     if origin is dict:
         return {CANARY: CANARY, "recompile_limit": CANARY, "torch._dynamo.config.recompile_limit": [CANARY], "x": 5}
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return kind(**{name: filled(part) for name, part in typing.get_type_hints(kind).items()})
+        return kind(**{name: filled_with_canaries(part) for name, part in typing.get_type_hints(kind).items()})
     return {str: CANARY, int: 3, float: 0.5, bool: True, Any: CANARY}[kind]
 
 
 def test_no_canary_survives_in_any_field_of_any_format() -> None:
-    report = msgspec.structs.replace(filled(schema.Report), schema_version="1.0")
+    report = msgspec.structs.replace(filled_with_canaries(schema.Report), schema_version="1.0")
     shown = Report.of(report)
     assert shown.to_json().count(b"CANARY") > 100
     redacted = shown.redacted()
-    for text in [*forms_of(redacted), repr(redacted)]:
+    for text in [*all_formats(redacted), repr(redacted)]:
         assert "CANARY" not in text
     assert redacted.redacted() == redacted
-    job = Job.of(msgspec.structs.replace(filled(job_schema.Job), schema_version="1.0"))
+    job = Job.of(msgspec.structs.replace(filled_with_canaries(job_schema.Job), schema_version="1.0"))
     assert "CANARY" not in job.redacted().to_json().decode() + job.redacted().to_html() + job.redacted().to_text()
 
 
@@ -264,7 +264,7 @@ def test_build_tags_are_removed(version: str, left: str | None) -> None:
     assert (report.redacted().torch, report.redacted().python) == (left, left)
 
 
-def test_sizes_and_types_stay() -> None:
+def test_sizes_and_types_are_kept() -> None:
     shape: list[int | str] = [3, "s0", "u1 + 2", "2*s0", "secret", "s0 + secret"]
     tensors = [schema.Tensor("x", shape, "float8_e4m3fn", "cuda:1"), schema.Tensor("y", None, "Sym(s0)", "secret")]
     graph = schema.Graph("A", "f", "0/0", inputs=tensors)

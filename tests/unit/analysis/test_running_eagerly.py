@@ -1,4 +1,4 @@
-"""The reason why a function runs eagerly, by its name in the registry."""
+"""The reason why a function runs eagerly, and advice about loops and wrappers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_only_a_directly_compiled_generator_is_reported_as_generator(gb_type: st
 
 def test_advice_for_a_loop_does_not_promise_too_much() -> None:
     loop = Reason("GB7000", "graph break in loop")
-    (step,) = advise(Cause("Call to `torch._dynamo.graph_break()`", "GB0025"), loop)
-    assert step.text == (
+    (advice,) = advise(Cause("Call to `torch._dynamo.graph_break()`", "GB0025"), loop)
+    assert advice.text == (
         "or move the loop's body into its own function: the body is then compiled, up to the break and after it, and "
         "only the loop itself runs eagerly; to keep the code around the loop compiled, move the loop into its own "
         "function as well"
@@ -57,9 +57,9 @@ def third(*args):
 
 
 @pytest.mark.parametrize(("line", "name", "block"), [(1, "first", "try"), (9, "second", None), (14, "third", None)])
-def test_a_variadic_call_has_a_block_if_all_calls_in_the_function_share_it(
+def test_a_block_is_reported_if_it_encloses_all_variadic_calls_of_a_function(
     line: int, name: str, block: str | None
 ) -> None:
-    shift = 30
-    source = Source("s1", "wrappers.py", "file", "wrappers.py", segments=[Segment(1 + shift, WRAPPERS)])
-    assert block_enclosing_variadic_calls(source, line + shift, name) == block
+    lines_above = 30
+    source = Source("s1", "wrappers.py", "file", "wrappers.py", segments=[Segment(1 + lines_above, WRAPPERS)])
+    assert block_enclosing_variadic_calls(source, line + lines_above, name) == block

@@ -1,4 +1,4 @@
-"""The place in the source that opened a scope."""
+"""The line that opened a scope."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suggested step for a break removes it."""
+"""The advice about a break."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from jupyter_graphbreak.analysis.messages import Cause
         ("GB4198", None, "detach().clone()"),
     ],
 )
-def test_the_first_advice_is_our_own(gb_id: str, context: str | None, part: str) -> None:
+def test_our_own_advice_comes_first(gb_id: str, context: str | None, part: str) -> None:
     first, *_ = advise(Cause("type", gb_id, context=context, hints=["Something of PyTorch's."]), None)
     assert part in first.text
     assert first.origin == "graphbreak"
 
 
-def test_names_of_earlier_releases_are_known() -> None:
+def test_a_cause_is_recognized_by_its_name_without_an_id() -> None:
     by_name = advise(Cause("Data-dependent branching"), None)
     assert by_name
     assert by_name == advise(Cause("Data-dependent branching", "GB0170"), None)
 
 
-def test_hints_of_pytorch_stay_whole_and_follow() -> None:
+def test_pytorchs_hints_are_kept_whole_without_its_closing_remark() -> None:
     hint = "Do this,\nand then that, until it is done."
     advice = advise(Cause("something new", "GB9999", hints=[hint, "This graph break is fundamental - it"]), None)
     assert [piece.text for piece in advice] == [hint]

@@ -1,4 +1,4 @@
-"""Calls are routed in place, and functions get copies with routed calls."""
+"""Calls in a syntax tree are routed, and functions are copied with routed calls."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from jupyter_graphbreak.compiling import routes
 from jupyter_graphbreak.compiling.routes import RoutedFunctions, route_calls, route_code
 
 FILE = "<routed>"
-HOME = "__import__('jupyter_graphbreak.compiling.routes').compiling.routes.route"
+ROUTE = "__import__('jupyter_graphbreak.compiling.routes').compiling.routes.route"
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Return the names of the routed calls."""
+def routed_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Yield a list, to which each routed call adds the name of its callee."""
     names: list[str] = []
 
     def route(call: Any) -> Any:
@@ -34,7 +34,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def define(text: str, name: str = "f") -> Any:
-    """Return a function defined in a text that Python treats as a file."""
+    """Run code as if it came from a file, and return one of the names it defines."""
     text = textwrap.dedent(text)
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
     namespace: dict[str, Any] = {"functools": functools}
@@ -69,7 +69,7 @@ def twin(function: Any) -> Any:
 def test_calls_are_routed_in_place(code: str, routed: str) -> None:
     tree = ast.parse(code)
     route_calls(tree.body)
-    assert ast.unparse(tree).replace(HOME, "route") == routed
+    assert ast.unparse(tree).replace(ROUTE, "route") == routed
 
 
 def test_the_route_of_a_call_has_the_position_of_the_callee() -> None:
@@ -82,7 +82,7 @@ def test_the_route_of_a_call_has_the_position_of_the_callee() -> None:
     assert {(node.lineno, node.col_offset) for node in ast.walk(call.func) if isinstance(node, ast.expr)} >= {(2, 4)}
 
 
-def test_a_twin_does_the_same_and_routes_its_calls(called: list[str]) -> None:
+def test_a_twin_does_the_same_and_routes_its_calls(routed_names: list[str]) -> None:
     function = define(
         """
         count = 0
@@ -100,7 +100,7 @@ def test_a_twin_does_the_same_and_routes_its_calls(called: list[str]) -> None:
     function.mark = "kept"
     twin_function = twin(function)
     assert twin_function(1, 2, a=4) == (9, (2,), {"a": 4}, 1)
-    assert called == ["helper", "len"]
+    assert routed_names == ["helper", "len"]
     assert function.__globals__["count"] == 1
     assert (twin_function.__doc__, twin_function.__name__, twin_function.__qualname__, twin_function.mark) == (
         "Text.",
@@ -112,7 +112,7 @@ def test_a_twin_does_the_same_and_routes_its_calls(called: list[str]) -> None:
     assert twin_function.__code__.co_filename == FILE
 
 
-def test_a_twin_shares_the_closure(called: list[str]) -> None:
+def test_a_twin_shares_the_closure(routed_names: list[str]) -> None:
     count, read = define(
         """
         def outer():
@@ -131,11 +131,11 @@ def test_a_twin_shares_the_closure(called: list[str]) -> None:
     )
     twin_function = twin(count)
     assert (twin_function(), count(), twin_function(), read()) == (1, 2, 3, 3)
-    assert called == ["helper"] * 2
+    assert routed_names == ["helper"] * 2
     assert twin_function.__qualname__ == "outer.<locals>.add"
 
 
-def test_a_twin_of_a_method_knows_its_class(called: list[str]) -> None:
+def test_super_and_private_names_work_in_a_twin_of_a_method(routed_names: list[str]) -> None:
     kind = define(
         """
         class Base:
@@ -150,27 +150,27 @@ def test_a_twin_of_a_method_knows_its_class(called: list[str]) -> None:
         "A",
     )
     assert twin(kind.f)(kind()) == 3
-    assert called == ["super", "f", "_A__g"] or set(called) == {"super", "f", "__g"}
+    assert routed_names == ["super", "f", "_A__g"] or set(routed_names) == {"super", "f", "__g"}
 
 
-def test_the_error_of_a_twin_is_at_the_line_of_the_function(called: list[str]) -> None:
+def test_the_traceback_of_a_twin_shows_the_lines_of_the_function(routed_names: list[str]) -> None:
     function = define("def f(x):\n    y = abs(x)\n    return int(y / 0)\n")
     with pytest.raises(ZeroDivisionError) as caught:
         twin(function)(1)
     last = caught.traceback[-1]
     assert (last.name, last.lineno + 1, str(last.path)) == ("f", 3, FILE)
-    assert called == ["abs", "int"]
+    assert routed_names == ["abs", "int"]
 
 
-def test_generators_and_coroutines_have_twins(called: list[str]) -> None:
+def test_generators_and_coroutines_have_twins(routed_names: list[str]) -> None:
     generator = define("def f(n):\n    for i in range(n):\n        yield str(i)\n")
     assert list(twin(generator)(2)) == ["0", "1"]
     coroutine = define("import asyncio\nasync def f(n):\n    await asyncio.sleep(0)\n    return str(n)\n")
     assert asyncio.run(twin(coroutine)(2)) == "2"
-    assert called == ["range", "str", "str", "sleep", "str"]
+    assert routed_names == ["range", "str", "str", "sleep", "str"]
 
 
-def test_a_decorated_function_has_a_twin(called: list[str]) -> None:
+def test_a_decorated_function_has_a_twin(routed_names: list[str]) -> None:
     wrapper = define(
         """
         def twice(function):
@@ -184,9 +184,9 @@ def test_a_decorated_function_has_a_twin(called: list[str]) -> None:
         """
     )
     assert twin(wrapper)(-1) == 2
-    assert called == ["f"]
+    assert routed_names == ["f"]
     assert twin(wrapper.__wrapped__)(-1) == 1
-    assert called == ["f", "abs"]
+    assert routed_names == ["f", "abs"]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_function_without_its_source_cannot_be_routed(text: str) -> None:
     assert route_code(function.__code__) is None
 
 
-def test_a_changed_constant_is_a_changed_source() -> None:
+def test_a_function_whose_source_changed_by_a_constant_cannot_be_routed() -> None:
     function = define("def f(x):\n    return abs(x) + 1\n")
     text = "def f(x):\n    return abs(x) + 2\n"
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)

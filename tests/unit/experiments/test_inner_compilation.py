@@ -1,4 +1,4 @@
-"""The texts that compile a part of an entry instead of the entry."""
+"""Changed source texts that compile a part of an entry instead of the entry itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NET = InnerCall("Net", ("net",))
 
 
 class LM(torch.nn.Module):
-    """A module with a method that a search calls."""
+    """A module whose method ``search`` calls a different method."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class LM(torch.nn.Module):
         return self.logits(x)
 
 
-def text_for(text: str, entry: CompiledEntry, *calls: InnerCall) -> str | None:
+def changed_text(text: str, entry: CompiledEntry, *calls: InnerCall) -> str | None:
     proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, calls or (NET,), 0.5)
     return None if proposal is None else proposal.texts["s1"]
 
@@ -61,7 +61,7 @@ def text_for(text: str, entry: CompiledEntry, *calls: InnerCall) -> str | None:
 def test_a_global_module_is_compiled_instead_of_a_function(text: str, expected: str) -> None:
     uses_net = text.replace("sample(1)", "sample(net)") if "compile" not in text else text
     entry = CompiledEntry("sample", parameters=("x",))
-    assert text_for(uses_net, entry) == expected.replace(
+    assert changed_text(uses_net, entry) == expected.replace(
         "sample(1)", "sample(net)" if uses_net != text else "sample(1)"
     )
 
@@ -69,22 +69,22 @@ def test_a_global_module_is_compiled_instead_of_a_function(text: str, expected: 
 def test_a_module_that_is_an_argument_is_compiled_under_the_callers_name() -> None:
     text = "import torch\ndef run(pipe, n):\n    return pipe(n)\nfast = torch.compile(run)\nfast(pipeline, 2)"
     entry = CompiledEntry("run", parameters=("pipe", "n"))
-    changed = text_for(text, entry, InnerCall("UNet", ("pipe.unet",)))
+    changed = changed_text(text, entry, InnerCall("UNet", ("pipe.unet",)))
     assert changed == text.replace("fast = torch.compile(run)", "pipeline.unet.compile()\nfast = run")
 
 
-def test_an_argument_is_found_where_the_function_is_compiled_and_called_at_once() -> None:
+def test_an_argument_is_found_if_one_expression_compiles_and_calls_the_function() -> None:
     text = "import torch\ndef fit(gp):\n    return gp()\nloss = torch.compile(fit, backend='eager')(model)"
-    changed = text_for(text, CompiledEntry("fit", parameters=("gp",)), InnerCall("Kernel", ("gp.kernel",)))
+    changed = changed_text(text, CompiledEntry("fit", parameters=("gp",)), InnerCall("Kernel", ("gp.kernel",)))
     assert changed == text.replace("loss = torch", "model.kernel.compile(backend='eager')\nloss = torch").replace(
         "torch.compile(fit, backend='eager')", "fit"
     )
 
 
-def test_layers_that_are_alike_are_compiled_in_a_loop() -> None:
+def test_layers_of_one_class_are_compiled_in_a_loop() -> None:
     text = "import torch\nfast = torch.compile(model, backend='eager')\nfast(1)"
     layers = InnerCall("Block", tuple(f"layers.{number}" for number in range(3)))
-    changed = text_for(text, CompiledEntry("Deep", is_module=True), layers)
+    changed = changed_text(text, CompiledEntry("Deep", is_module=True), layers)
     assert changed == (
         "import torch\nfor block in model.layers:\n    block.compile(backend='eager')\nfast = model\nfast(1)"
     )
@@ -105,12 +105,12 @@ def test_layers_that_are_alike_are_compiled_in_a_loop() -> None:
     ],
 )
 def test_a_part_of_a_module_is_compiled_instead_of_the_module(text: str, expected: str) -> None:
-    assert text_for(f"import torch\n{text}", CompiledEntry("Deep", is_module=True)) == f"import torch\n{expected}"
+    assert changed_text(f"import torch\n{text}", CompiledEntry("Deep", is_module=True)) == f"import torch\n{expected}"
 
 
 def test_a_part_of_the_object_of_a_method_is_compiled() -> None:
     text = "import torch\nsearch = torch.compile(searcher.search)\nsearch(1)"
-    changed = text_for(text, CompiledEntry("search", "Beam"), InnerCall("Decoder", ("self.model",)))
+    changed = changed_text(text, CompiledEntry("search", "Beam"), InnerCall("Decoder", ("self.model",)))
     assert changed == "import torch\nsearcher.model.compile()\nsearch = searcher.search\nsearch(1)"
 
 
@@ -118,23 +118,23 @@ def test_a_module_in_a_global_variable_or_an_argument_of_a_method_is_no_attribut
     text = "import torch\nnet = Net()\nstep = torch.compile(trainer.step)\nstep(1, net)"
     for parameters in ((), ("x", "model")):
         part = InnerCall("Net", (parameters[-1] if parameters else "net",), starts_at_owner=False)
-        changed = text_for(text, CompiledEntry("step", "Trainer", parameters=parameters), part)
+        changed = changed_text(text, CompiledEntry("step", "Trainer", parameters=parameters), part)
         assert changed == "import torch\nnet = Net()\nnet.compile()\nstep = trainer.step\nstep(1, net)"
 
 
 def test_a_method_of_the_object_of_a_method_is_compiled() -> None:
     text = "import torch\nlm = LM()\nsearch = torch.compile(lm.search)\nsearch(1)"
-    changed = text_for(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
+    changed = changed_text(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
     compiled = "lm.logits = torch.compile(type(lm).logits).__get__(lm)"
     assert changed == f"import torch\nlm = LM()\n{compiled}\nsearch = lm.search\nsearch(1)"
 
 
 def test_a_copy_of_a_module_with_a_compiled_method_calls_its_own_method() -> None:
     text = "import torch\nlm = LM()\nsearch = torch.compile(lm.search, backend='eager')"
-    changed = text_for(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
+    changed = changed_text(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
     scope: dict[str, Any] = {"LM": LM}
-    exec(str(changed), scope)  # noqa: S102 - what the reader would run
-    copies = [copy.deepcopy(scope["lm"]), pickle.loads(pickle.dumps(scope["lm"]))]  # noqa: S301 - its own
+    exec(str(changed), scope)  # noqa: S102 - the code that the user would run
+    copies = [copy.deepcopy(scope["lm"]), pickle.loads(pickle.dumps(scope["lm"]))]  # noqa: S301 - our own data
     for copied in copies:
         copied.out.weight.data.zero_()
     x = torch.ones(1, 1)
@@ -146,7 +146,7 @@ def test_a_copy_of_a_module_with_a_compiled_method_calls_its_own_method() -> Non
     ("copied", "method", "count"),
     [("copy.copy(net)", "logits", 1), ("copy.copy(net)", "", 0), ("copy.deepcopy(net)", "logits", 0)],
 )
-def test_a_method_that_shallow_copies_would_share_is_said_to_be_shared(copied: str, method: str, count: int) -> None:
+def test_an_assumption_says_that_shallow_copies_share_the_method(copied: str, method: str, count: int) -> None:
     text = f"import torch, copy\nnet = Net()\n@torch.compile\ndef step(x):\n    return net(x)\ntarget = {copied}"
     entry = CompiledEntry("step", parameters=("x",))
     proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, [InnerCall("Net", ("net",), method)], 0.5)
@@ -156,7 +156,7 @@ def test_a_method_that_shallow_copies_would_share_is_said_to_be_shared(copied: s
 
 def test_a_module_that_module_compile_does_not_affect_gets_a_compiled_forward() -> None:
     text = "import torch\nnet = Net()\n@torch.compile(dynamic=True)\ndef step(x):\n    return net(x)"
-    changed = text_for(text, CompiledEntry("step", parameters=("x",)), InnerCall("Net", ("net",), "forward"))
+    changed = changed_text(text, CompiledEntry("step", parameters=("x",)), InnerCall("Net", ("net",), "forward"))
     assert changed == text.replace(
         "@torch.compile(dynamic=True)", "net.forward = torch.compile(type(net).forward, dynamic=True).__get__(net)"
     )
@@ -166,7 +166,7 @@ def test_an_inner_function_is_decorated_with_the_same_options() -> None:
     text = (
         "import torch\ndef score(x):\n    return x\n@torch.compile(backend='eager')\ndef step(x):\n    return score(x)"
     )
-    changed = text_for(text, CompiledEntry("step", parameters=("x",)), InnerCall("score", filename="cell"))
+    changed = changed_text(text, CompiledEntry("step", parameters=("x",)), InnerCall("score", filename="cell"))
     assert changed == (
         "import torch\n@torch.compile(backend='eager')\ndef score(x):\n    return x\ndef step(x):\n    return score(x)"
     )
@@ -179,10 +179,10 @@ def test_an_inner_function_is_decorated_with_the_same_options() -> None:
         "import torch\n@torch.compile(backend=mine)\ndef sample(x):\n    return net(x)\nsample(1)",
         "import torch\n@torch.compile\ndef sample(x):\n    return net(x)\nsame = torch.compile(sample, dynamic=True)",
     ],
-    ids=["another form", "an option that is a name", "two kinds of options"],
+    ids=["imported name", "option is a variable", "different options"],
 )
-def test_nothing_is_proposed_where_the_text_cannot_be_changed_safely(text: str) -> None:
-    assert text_for(text, CompiledEntry("sample", parameters=("x",))) is None
+def test_nothing_is_proposed_if_the_text_cannot_be_changed_safely(text: str) -> None:
+    assert changed_text(text, CompiledEntry("sample", parameters=("x",))) is None
 
 
 def test_the_title_names_what_is_compiled_and_its_share() -> None:

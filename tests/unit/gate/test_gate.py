@@ -31,12 +31,12 @@ def report_of(
     path: str = "model.py",
     torch: str = "2.13.0",
     frames: tuple[str, ...] = (),
-    eager: tuple[tuple[str, SkipKind], ...] = (),
-    again: tuple[str, ...] = (),
+    eager_functions: tuple[tuple[str, SkipKind], ...] = (),
+    recompiled: tuple[str, ...] = (),
 ) -> Report:
-    """Return a report of some breaks, each given as function, line and cause, on lines of one file."""
+    """Return a report of breaks on the lines of one file; each break is a function, its line of code and a cause."""
     text = "\n".join(line for _, line, _ in breaks)
-    reports = [
+    report_breaks = [
         Break(f"b{n}", None, cause, Location("s1", n, n, function=function, code=line), "resumed")
         for n, (function, line, cause) in enumerate(breaks, start=1)
     ]
@@ -44,15 +44,15 @@ def report_of(
         status="ok",
         device=Device("cpu", "cpu"),
         torch=torch,
-        summary=Summary(breaks=len(reports)),
+        summary=Summary(breaks=len(report_breaks)),
         sources=[Source("s1", path, "file", path, [Segment(1, text)])],
         frames=[Frame(f"{n}/0", name, Location("s1", 90, 90, function=name), "entry", "compiled")
                 for n, name in enumerate(frames)],
-        breaks=reports,
+        breaks=report_breaks,
         skipped=[Skipped(f"k{n}", None, name, Location("s1", 80, 80, function=name), "why", kind=kind)
-                 for n, (name, kind) in enumerate(eager)],
+                 for n, (name, kind) in enumerate(eager_functions)],
         recompiles=[Recompile(f"0/{n}", "0/0", name, Location("s1", 70, 70, function=name))
-                    for n, name in enumerate(again)],
+                    for n, name in enumerate(recompiled)],
     )  # fmt: skip
 
 
@@ -67,14 +67,14 @@ def verdict_of(after: Report, before: Report = BEFORE) -> GateVerdict:
     ("after", "new", "gone"),
     [
         (BEFORE, 0, 0),
-        (report_of(("f", "if x.mean() > 0:", BRANCH), ("g", "print(x)", PRINT)), 0, 0),  # reworded
-        (report_of(("h", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), frames=("g",)), 0, 0),  # renamed
+        (report_of(("f", "if x.mean() > 0:", BRANCH), ("g", "print(x)", PRINT)), 0, 0),  # line rewritten
+        (report_of(("h", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), frames=("g",)), 0, 0),  # f renamed
         (report_of(*((f, line, why) for f, line, why in [("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT)]),
                    path="net.py"), 0, 0),  # file renamed
-        (report_of(("f", "if x.sum() > 0:", BRANCH), frames=("f", "g")), 0, 1),  # one fixed
+        (report_of(("f", "if x.sum() > 0:", BRANCH), frames=("f", "g")), 0, 1),  # one break fixed
         (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), ("g", "print(y)", PRINT)), 1, 0),
         (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", BRANCH), frames=("f", "g")), 1, 1),  # cause
-        (report_of(("f", "x", PRINT), ("h", "if x.sum() > 0:", BRANCH), frames=("f",)), 2, 2),  # moved while f is there
+        (report_of(("f", "x", PRINT), ("h", "if x.sum() > 0:", BRANCH), frames=("f",)), 2, 2),  # moved, f remains
         (report_of(("f", "if x.sum() > 0:", "Other name"), ("g", "print(x)", PRINT), torch="2.15.0"), 0, 0),  # upgrade
     ],
 )  # fmt: skip
@@ -108,28 +108,30 @@ def test_a_run_that_compiled_nothing_proves_nothing() -> None:
 
 
 def test_functions_that_newly_run_eagerly_fail() -> None:
-    eager = report_of(frames=("f",), eager=(("f", "recompile limit"),))
-    assert not verdict_of(eager, report_of(frames=("f",))).has_passed
-    assert verdict_of(eager, eager).has_passed
-    allowed = msgspec.structs.replace(BEFORE.breaks[0], skipped=["k0"])
-    because = msgspec.structs.replace(
-        BEFORE, breaks=[allowed, *BEFORE.breaks[1:]], skipped=[Skipped("k0", None, "f", None, "why", break_="b1")]
+    eager_functions = report_of(frames=("f",), eager_functions=(("f", "recompile limit"),))
+    assert not verdict_of(eager_functions, report_of(frames=("f",))).has_passed
+    assert verdict_of(eager_functions, eager_functions).has_passed
+    skip = msgspec.structs.replace(BEFORE.breaks[0], skipped=["k0"])
+    after = msgspec.structs.replace(
+        BEFORE,
+        breaks=[skip, *BEFORE.breaks[1:]],
+        skipped=[Skipped("k0", None, "f", None, "why", break_="b1")],
     )
-    assert verdict_of(because).has_passed
+    assert verdict_of(after).has_passed
 
 
 def test_more_recompiles_of_a_function_fail() -> None:
-    assert not verdict_of(report_of(again=("f", "f")), report_of(again=("f",))).has_passed
-    assert verdict_of(report_of(again=("f",)), report_of(again=("f", "f"))).has_passed
-    assert verdict_of(report_of(again=("f",), path="net.py"), report_of(again=("f",))).has_passed
+    assert not verdict_of(report_of(recompiled=("f", "f")), report_of(recompiled=("f",))).has_passed
+    assert verdict_of(report_of(recompiled=("f",)), report_of(recompiled=("f", "f"))).has_passed
+    assert verdict_of(report_of(recompiled=("f",), path="net.py"), report_of(recompiled=("f",))).has_passed
 
 
 def test_a_baseline_may_allow_some_recompiles_of_every_function() -> None:
     baseline = read_baseline("version = 1\nmax_recompiles = 1\n")
     assert read_baseline(write_baseline(baseline)) == baseline
-    assert judge(baseline, [report_of(again=("f",))]).has_passed
-    assert not judge(baseline, [report_of(again=("f", "f"))]).has_passed
-    assert not judge(read_baseline("version = 1\n"), [report_of(again=("f",))]).has_passed
+    assert judge(baseline, [report_of(recompiled=("f",))]).has_passed
+    assert not judge(baseline, [report_of(recompiled=("f", "f"))]).has_passed
+    assert not judge(read_baseline("version = 1\n"), [report_of(recompiled=("f",))]).has_passed
 
 
 def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> None:
@@ -150,12 +152,12 @@ def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> Non
     assert details(judge(baseline, [with_libraries(old, lib="1.1")])) == []
 
 
-def test_ranks_count_once() -> None:
+def test_equal_reports_of_two_ranks_count_once() -> None:
     assert judge(baseline_of([BEFORE]), [BEFORE, BEFORE]).has_passed
     assert write_baseline(baseline_of([BEFORE, BEFORE])) == write_baseline(baseline_of([BEFORE]))
 
 
-def test_the_file_is_sorted_and_reads_well() -> None:
+def test_the_file_is_sorted_and_keeps_every_character() -> None:
     text = write_baseline(baseline_of([report_of(("g", 'print("\x7f\u2028é")', PRINT), ("f", "a\\b", BRANCH))]))
     assert text.index('function = "f"') < text.index('function = "g"')
     assert "é" in text
@@ -176,11 +178,11 @@ def test_a_malformed_baseline_is_reported_in_one_line(text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_sorted_examples_are_the_same_in_any_order() -> None:
-    reports = [BEFORE, report_of(("a", "b", "c"), path="a.py")]
-    assert write_baseline(baseline_of(reports)) == write_baseline(baseline_of(reports[::-1]))
+def test_the_order_of_reports_does_not_change_the_baseline() -> None:
+    report_breaks = [BEFORE, report_of(("a", "b", "c"), path="a.py")]
+    assert write_baseline(baseline_of(report_breaks)) == write_baseline(baseline_of(report_breaks[::-1]))
     assert isinstance(baseline_of([]), Baseline)
-    assert Path("model.py").name in write_baseline(baseline_of(reports))
+    assert Path("model.py").name in write_baseline(baseline_of(report_breaks))
 
 
 def test_in_a_renamed_file_a_copy_of_an_allowed_break_is_the_new_one() -> None:

@@ -1,4 +1,4 @@
-"""The rule of --device, with simulated devices."""
+"""The choice of a device with --device, on simulated devices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_graphbreak._torch_compat.default_device import CudaDevices
 from jupyter_graphbreak.ipython.options import choose_device
 
 GPU = CudaDevices(["H100", "A100"], 1)
-NONE = CudaDevices(why_none="torch 2.13.0 is built without CUDA")
+NO_GPU = CudaDevices(why_none="torch 2.13.0 is built without CUDA")
 
 
 def tensor(kind: str) -> Any:
@@ -22,14 +22,14 @@ def module(*kinds: str) -> Any:
     return SimpleNamespace(parameters=lambda: [tensor(kind) for kind in kinds], buffers=list)
 
 
-def test_auto_takes_the_kernels_device() -> None:
+def test_auto_uses_the_kernels_current_device() -> None:
     choice = choose_device("auto", GPU, {"x": tensor("cuda"), "n": 3, "fn": print})
     assert choice.default == "cuda:1"
     assert (choice.device.used, choice.device.name, choice.device.note) == ("cuda:1", "A100", None)
 
 
 @pytest.mark.parametrize(
-    ("values", "named"),
+    ("values", "note"),
     [
         ({"model": module("cuda", "cpu")}, "model is on the CPU"),
         ({"x": tensor("cpu"), "y": tensor("cpu")}, "x, y are on the CPU"),
@@ -37,16 +37,16 @@ def test_auto_takes_the_kernels_device() -> None:
         ({name: tensor("cpu") for name in "abcde"}, "a, b, c and 2 more are on the CPU"),
     ],
 )
-def test_auto_chooses_the_cpu_if_the_code_names_something_on_it(values: dict[str, Any], named: str) -> None:
+def test_auto_chooses_the_cpu_if_the_code_names_something_on_it(values: dict[str, Any], note: str) -> None:
     choice = choose_device("auto", GPU, values)
     assert choice.default is None
     assert choice.device.used == "cpu"
-    assert choice.device.note == f"{named}, so the code's own devices are used"
+    assert choice.device.note == f"{note}, so the code's own devices are used"
 
 
 def test_auto_without_cuda_gives_the_reason() -> None:
-    choice = choose_device("auto", NONE, {})
-    assert (choice.default, choice.device.used, choice.device.note) == (None, "cpu", NONE.why_none)
+    choice = choose_device("auto", NO_GPU, {})
+    assert (choice.default, choice.device.used, choice.device.note) == (None, "cpu", NO_GPU.why_none)
 
 
 @pytest.mark.parametrize(("requested", "used"), [("cpu", "cpu"), ("cuda", "cuda:1"), ("cuda:0", "cuda:0")])
@@ -58,12 +58,12 @@ def test_forced_device_is_used_whatever_the_code_names(requested: str, used: str
 @pytest.mark.parametrize(
     ("requested", "cuda", "message"),
     [
-        ("cuda", NONE, "built without CUDA; use --device cpu"),
+        ("cuda", NO_GPU, "built without CUDA; use --device cpu"),
         ("cuda:2", GPU, "available: cuda:0 H100, cuda:1 A100"),
         ("tpu", GPU, "use auto, cpu, cuda or cuda:N"),
         ("cuda:x", GPU, "use auto, cpu, cuda or cuda:N"),
     ],
 )
-def test_misuse_is_reported_with_a_way_out(requested: str, cuda: CudaDevices, message: str) -> None:
+def test_an_invalid_device_is_reported_with_valid_choices(requested: str, cuda: CudaDevices, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         choose_device(requested, cuda, {})

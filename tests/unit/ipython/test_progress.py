@@ -1,4 +1,4 @@
-"""The progress of a run."""
+"""The progress that is shown during a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rewriting of a cell's text and tree before IPython runs it."""
+"""A cell's text and syntax tree are rewritten before IPython runs it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from jupyter_graphbreak.ipython.cell.rewriting import CellRewriter, replace_magi
 from jupyter_graphbreak.ipython.cell.top_level import only_computes
 
 
-def lines(text: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
     return text.splitlines(keepends=True)
 
 
-def rewritten(body: str, *, uses_compile: bool = False) -> str:
-    text = "".join(replace_magic_line(lines("%%compile_explain --fresh\n" + body)))
+def rewrite(body: str, *, uses_compile: bool = False) -> str:
+    text = "".join(replace_magic_line(lines_of("%%compile_explain --fresh\n" + body)))
     return ast.unparse(CellRewriter(lambda _: uses_compile).visit(ast.parse(text)))
 
 
@@ -29,26 +29,26 @@ def rewritten(body: str, *, uses_compile: bool = False) -> str:
     ["x = 1\n", "%%time\nx\n", "%%compile_explain?\n", "%%compile_explainer\nx\n", "  %%compile_explain\nx\n", ""],
 )
 def test_other_cells_stay_unchanged(text: str) -> None:
-    assert replace_magic_line(lines(text)) == lines(text)
+    assert replace_magic_line(lines_of(text)) == lines_of(text)
 
 
 @pytest.mark.parametrize("before", ["", "\n", "\n\n\n"])
 @pytest.mark.parametrize("body", ["x = 1\ny\n", "\n\nx\n", "    x\n    y\n", "\tif x:\n\t\ty\n"])
 def test_every_line_keeps_its_number(before: str, body: str) -> None:
     text = f"{before}%%compile_explain --backend eager\n{body}"
-    replaced = replace_magic_line(lines(text))
-    assert len(replaced) == len(lines(text))
-    assert replaced[len(lines(before)) + 1 :] == lines(body)
+    replaced = replace_magic_line(lines_of(text))
+    assert len(replaced) == len(lines_of(text))
+    assert replaced[len(lines_of(before)) + 1 :] == lines_of(body)
     assert replaced[0].strip() == repr("%%compile_explain --backend eager")
 
 
-def test_a_magic_below_becomes_the_call_that_ipython_creates() -> None:
-    replaced = replace_magic_line(lines("%%compile_explain\n%%time\nx = 1\n"))
+def test_a_second_cell_magic_becomes_the_call_that_ipython_makes_of_it() -> None:
+    replaced = replace_magic_line(lines_of("%%compile_explain\n%%time\nx = 1\n"))
     assert replaced[1].startswith("get_ipython().run_cell_magic('time', '', 'x = 1")
 
 
 def test_cell_that_compiles_runs_unchanged() -> None:
-    text = rewritten("x = 1\nx\n", uses_compile=True)
+    text = rewrite("x = 1\nx\n", uses_compile=True)
     assert re.fullmatch(r"__import__\(.*\)\.ipython\.magic\.begin\('--fresh', 'unchanged', '', False\)\nx = 1\nx", text)
 
 
@@ -56,7 +56,7 @@ ROUTE = "__import__('jupyter_graphbreak.compiling.routes').compiling.routes.rout
 
 
 def test_the_calls_of_a_cell_that_compiles_nothing_are_routed() -> None:
-    text = rewritten("import a\ndef g():\n    h()\nx = g(1, k=m.f(2))\nfor i in x[0]():\n    y = 'a'.upper()\ny\n")
+    text = rewrite("import a\ndef g():\n    h()\nx = g(1, k=m.f(2))\nfor i in x[0]():\n    y = 'a'.upper()\ny\n")
     body = text.replace(ROUTE, "route")
     assert body.endswith(
         "import a\n\ndef g():\n    h()\nx = route(g)(1, k=route(m.f)(2))\n"
@@ -65,20 +65,20 @@ def test_the_calls_of_a_cell_that_compiles_nothing_are_routed() -> None:
 
 
 def test_a_cell_that_only_computes_becomes_one_function() -> None:
-    text = rewritten("import torch\ndef g(): pass\nx = torch.ones(2)\nfor i in range(3):\n    y = x * i\ny\n")
+    text = rewrite("import torch\ndef g(): pass\nx = torch.ones(2)\nfor i in range(3):\n    y = x * i\ny\n")
     assert "def _graphbreak_cell():\n    global i, x, y\n    x = torch.ones(2)\n" in text
     assert "    return y\n" in text
     assert text.index("import torch") < text.index("def g") < text.index("def _graphbreak_cell")
     caller = r"\S+\.cell_caller\('_graphbreak_cell', \('i', 'x', 'y'\)\)"
     assert re.search(rf"\.values\.append\({caller}\(\)\)", text)
-    again = text[text.index("is_repeating") :]  # what runs after an error in a graph
-    assert again.index("x = torch.ones(2)") < again.index("values.append(y)")
+    code_after_error = text[text.index("is_repeating") :]  # runs after an error in a graph
+    assert code_after_error.index("x = torch.ones(2)") < code_after_error.index("values.append(y)")
     assert text.endswith(".magic.values.pop()")
 
 
 @pytest.mark.parametrize("change", ["x += 1", "x.add_(1)", "x[0] = 1", "print(x)", "torch.add(x, 1, out=x)"])
-def test_a_cell_that_changes_more_than_names_does_not_run_again(change: str) -> None:
-    text = rewritten(f"import torch\nx = torch.ones(2)\n{change}\n")
+def test_a_cell_that_changes_more_than_variables_is_not_repeated(change: str) -> None:
+    text = rewrite(f"import torch\nx = torch.ones(2)\n{change}\n")
     assert "cell_caller('_graphbreak_cell')" in text
     assert "is_repeating" not in text
 
@@ -99,7 +99,7 @@ def test_a_cell_that_changes_more_than_names_does_not_run_again(change: str) -> 
     ],
 )
 def test_the_call_before_a_cell_names_its_plan(body: str, plan: str) -> None:
-    assert f"begin('--fresh', {plan}, False)" in rewritten(body)
+    assert f"begin('--fresh', {plan}, False)" in rewrite(body)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_the_call_before_a_cell_names_its_plan(body: str, plan: str) -> None:
         "y = x + len(numbers) + numbers[0]",
     ],
 )
-def test_cells_that_compute_alone(cell: str) -> None:
+def test_cells_that_only_compute(cell: str) -> None:
     assert _only_computes(cell)
 
 
@@ -153,12 +153,12 @@ def test_cells_that_do_more_than_compute(cell: str) -> None:
 
 
 def _only_computes(cell: str) -> bool:
-    namespace = {"x": torch.ones(2, 2), "torch": torch, "math": math, "F": torch.nn.functional, "np": Unknown()}
-    known = {
+    namespace = {"x": torch.ones(2, 2), "torch": torch, "math": math, "F": torch.nn.functional, "np": UnknownObject()}
+    names = {
         **namespace,
         "net": torch.nn.Linear(2, 2),
         "helper": lambda x: x,
-        "data": Unknown(),
+        "data": UnknownObject(),
         "dataset": torch.utils.data.TensorDataset(torch.ones(2)),
         "Loader": torch.utils.data.DataLoader,
         "Flops": FlopCounterMode,
@@ -166,10 +166,10 @@ def _only_computes(cell: str) -> bool:
         "by_name": {"a": 1},
         "numbers": [1, 2.0],
     }
-    return only_computes([], ast.parse(cell).body, known)
+    return only_computes([], ast.parse(cell).body, names)
 
 
-class Unknown:
+class UnknownObject:
     """An object that is neither a tensor nor from PyTorch."""
 
 

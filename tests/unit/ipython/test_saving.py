@@ -1,4 +1,4 @@
-"""Notes on cells that save names of parameters with the prefix of ``torch.compile``."""
+"""Notes on cells that save a state dict whose keys have the prefix that ``torch.compile`` adds."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ IN_PLACE = torch.nn.Linear(2, 2)
 IN_PLACE.compile(backend="eager")
 
 
-class Raises:
+class RaisesOnRead:
     def __getattr__(self, name: str) -> Any:
         raise AssertionError("an attribute was read")
 
 
 NAMES: dict[str, Any] = {
-    "model": MODEL, "wrapped": WRAPPED, "in_place": IN_PLACE, "torch": torch, "raises": Raises(),
+    "model": MODEL, "wrapped": WRAPPED, "in_place": IN_PLACE, "torch": torch, "raises": RaisesOnRead(),
     "run": SimpleNamespace(model=WRAPPED, plain=MODEL),
     "outer": torch.nn.Sequential(torch.nn.Sequential(WRAPPED)),
     "state": WRAPPED.state_dict(), "nested": {"net": WRAPPED.state_dict()},
@@ -31,7 +31,7 @@ NAMES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def about(code: str) -> list[str]:
+def expressions_with_notes(code: str) -> list[str]:
     return [expression for expression, _ in notes_on_saving(ast.parse(code), NAMES)]
 
 
@@ -54,14 +54,14 @@ def about(code: str) -> list[str]:
         ("wrapped = torch.compile(model); in_place = 1; raises.x.y = 2", []),
     ],
 )
-def test_what_is_noted(code: str, expected: list[str]) -> None:
-    assert about(code) == expected
+def test_only_saving_prefixed_keys_causes_a_note(code: str, expected: list[str]) -> None:
+    assert expressions_with_notes(code) == expected
 
 
-def test_a_note_names_the_line_and_what_to_write() -> None:
-    ((_, saved),) = notes_on_saving(ast.parse("x = 1\ntorch.save(wrapped.state_dict(), 'f')"), NAMES)
-    assert saved.startswith("Line 2 saves `wrapped.state_dict()`, in which names of parameters contain `_orig_mod.`")
-    assert "save `wrapped._orig_mod.state_dict()`" in saved
-    assert "`graphbreak checkpoint FILE -o NEW`, or with `jupyter_graphbreak.repair_checkpoint(file, new)`" in saved
-    ((_, parts),) = notes_on_saving(ast.parse("torch.save(outer.state_dict(), 'f')"), NAMES)
-    assert "compile each part in place with `part.compile()`" in parts
+def test_a_note_names_the_line_and_the_code_to_write_instead() -> None:
+    ((_, note),) = notes_on_saving(ast.parse("x = 1\ntorch.save(wrapped.state_dict(), 'f')"), NAMES)
+    assert note.startswith("Line 2 saves `wrapped.state_dict()`, in which names of parameters contain `_orig_mod.`")
+    assert "save `wrapped._orig_mod.state_dict()`" in note
+    assert "`graphbreak checkpoint FILE -o NEW`, or with `jupyter_graphbreak.repair_checkpoint(file, new)`" in note
+    ((_, nested_note),) = notes_on_saving(ast.parse("torch.save(outer.state_dict(), 'f')"), NAMES)
+    assert "compile each part in place with `part.compile()`" in nested_note

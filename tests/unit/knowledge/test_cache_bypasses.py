@@ -1,4 +1,4 @@
-"""The table of reasons why PyTorch keeps a graph in no cache."""
+"""The table of reasons why PyTorch does not cache a graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from notebooks import cause_pages
 
 
 @pytest.mark.parametrize("entry", CACHE_BYPASSES, ids=lambda entry: entry.name)
-def test_each_reason_leads_to_its_entry_and_its_page(entry: CacheBypass) -> None:
+def test_each_reason_has_an_entry_and_a_page(entry: CacheBypass) -> None:
     assert cache_bypass(entry.reason) is entry
     page = cause_pages.pages()[cause_pages.page_name(f"bypass {entry.name}")]
     assert entry.reason in page

@@ -17,8 +17,8 @@ from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES, all_advice, known
 from jupyter_graphbreak.knowledge.entries import KnownCause, SkipReason
 from notebooks import cause_pages
 
-HERE = Path(__file__).parents[3]
-PACKAGE = HERE / "jupyter_graphbreak"
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "jupyter_graphbreak"
 GB_ID = re.compile(r"GB\d{4}")
 BY_ID = [cause for cause in CAUSES if GB_ID.fullmatch(cause.id)]
 TORCH = Path(importlib.util.find_spec("torch").submodule_search_locations[0])  # type: ignore[index, union-attr]
@@ -71,7 +71,7 @@ def test_every_page_and_section_exists() -> None:
         if name.startswith(f"{cause_pages.FOLDER}/"):
             assert Path(name).stem in cause_pages.pages(), page
             continue
-        path = HERE / "notebooks" / name
+        path = ROOT / "notebooks" / name
         assert path.is_file(), page
         assert not section or section in anchors(path), page
 
@@ -90,22 +90,22 @@ def test_every_entry_has_a_short_title_and_plain_sentences() -> None:
         assert step.text.endswith(".")
 
 
-def test_the_setting_advice_is_part_of_the_advice() -> None:
+def test_the_advice_contains_the_name_of_the_advised_setting() -> None:
     for entry in (*CAUSES, *CALLS):
         if entry.setting_advice is not None:
             setting = entry.setting_advice.rpartition("torch._dynamo.config.")[2].partition(" ")[0]
             assert setting in (entry.advice or "")
             assert (
                 entry.setting_advice in all_advice()
-            )  # the advice on a library's line, which may stay in a redacted report
+            )  # it replaces the advice for lines of libraries, and redacted reports keep it
 
 
-def test_the_called_function_identifies_a_cause_with_a_general_id() -> None:
-    printed = known_cause("GB0059", "Failed to trace builtin operator", "builtin print [<class 'int'>] False")
-    assert printed.title == "`print`"
-    assert "print after the call" in (printed.advice or "")
-    other = known_cause("GB0059", "Failed to trace builtin operator", "builtin setattr []")
-    assert other.title == "Call of a builtin that Dynamo does not trace"
+def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:
+    print_cause = known_cause("GB0059", "Failed to trace builtin operator", "builtin print [<class 'int'>] False")
+    assert print_cause.title == "`print`"
+    assert "print after the call" in (print_cause.advice or "")
+    general_cause = known_cause("GB0059", "Failed to trace builtin operator", "builtin setattr []")
+    assert general_cause.title == "Call to a builtin that Dynamo does not trace"
     assert known_cause("GB0142", "Unsupported context manager", code="with self._lock:").title == "Lock"
     loop = known_cause("GB0008", "", "qualname: DataLoader.__iter__, name: __iter__, filename: `dataloader.py`", "rows")
     assert loop.title == known_cause("GB0008", "", code="enumerate(train_loader)").title == "Loop over a `DataLoader`"
@@ -119,11 +119,16 @@ def test_the_called_function_identifies_a_cause_with_a_general_id() -> None:
 def test_a_cause_without_an_id_is_found_by_its_name() -> None:
     assert known_cause(None, "Data-dependent branching") == known_cause("GB0170", "anything")
     unknown = known_cause("GB9999", "something new")
-    assert (unknown.id, unknown.title, unknown.advice, unknown.settings) == ("GB9999", "something new", None, ())
+    assert (unknown.id, unknown.title, unknown.advice, unknown.settings) == (
+        "GB9999",
+        "something new",
+        None,
+        (),
+    )
 
 
-def literals(text: str) -> list[str]:
-    """Return the string literals of a module that name a GB id, without docstrings."""
+def literals_with_gb_ids(text: str) -> list[str]:
+    """Return the string literals in a module that contain a GB id, except docstrings."""
     tree = ast.parse(text)
     holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     bodies = [node.body for node in ast.walk(tree) if isinstance(node, holders)]
@@ -132,15 +137,15 @@ def literals(text: str) -> list[str]:
     return [node.value for node in constants if isinstance(node.value, str) and GB_ID.search(node.value)]
 
 
-def comments(text: str) -> list[str]:
+def comments_with_gb_ids(text: str) -> list[str]:
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return [token.string for token in tokens if token.type == tokenize.COMMENT and GB_ID.search(token.string)]
 
 
 def test_no_other_module_names_a_gb_id() -> None:
-    assert literals('"""GB0001."""\nx = "GB0002"  # GB0003\n') == ["GB0002"]
+    assert literals_with_gb_ids('"""GB0001."""\nx = "GB0002"  # GB0003\n') == ["GB0002"]
     modules = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "knowledge"]
     assert len(modules) > 100
     for path in modules:
         text = path.read_text(encoding="utf-8")
-        assert literals(text) + comments(text) == [], path
+        assert literals_with_gb_ids(text) + comments_with_gb_ids(text) == [], path

@@ -1,4 +1,4 @@
-"""The message of an error names a known bug of PyTorch, and the report gives its advice."""
+"""The message of an error identifies a known bug of PyTorch, and the report gives the advice for that bug."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_graphbreak.knowledge.known_bugs import bug_with_message, bugs_with_
 MOCK = "No constant base type found in MRO of <class '__main__.Mock'>"
 
 
-def test_an_error_with_the_words_of_a_known_bug_has_its_advice() -> None:
+def test_an_error_with_the_message_of_a_known_bug_has_advice_for_it() -> None:
     (advice,) = advise(Cause("AssertionError", explanation=MOCK), None)
     assert advice.text == (
         "call `isinstance` before the compiled function, and pass the result (a known bug of PyTorch, "
@@ -21,12 +21,12 @@ def test_an_error_with_the_words_of_a_known_bug_has_its_advice() -> None:
     assert advice.text in all_advice()
 
 
-def test_an_error_with_other_words_has_general_advice() -> None:
+def test_an_error_with_an_unknown_message_has_general_advice() -> None:
     (advice,) = advise(Cause("AssertionError", explanation="no"), None)
     assert "report it" in advice.text
 
 
-def test_an_error_that_eager_code_can_raise_as_well_is_known_by_its_line() -> None:
+def test_an_error_that_eager_code_can_also_raise_is_recognized_by_its_line() -> None:
     message = "sequence item 1: expected str instance, int found"
     bug = bug_with_message(f'{message}\nprint(f"step {{i}}: {{loss.item():.3f}}")')
     assert bug is not None
@@ -34,15 +34,15 @@ def test_an_error_that_eager_code_can_raise_as_well_is_known_by_its_line() -> No
     assert bug_with_message(f"{message}\n', '.join(parts)") is None
 
 
-def test_a_break_is_no_known_bug() -> None:
+def test_a_break_is_not_reported_as_a_known_bug() -> None:
     (advice, *_) = advise(Cause("Unsupported", gb_id="GB0059", explanation=MOCK), None)
     assert "known bug" not in advice.text
 
 
-def test_messages_name_bugs() -> None:
-    named = bug_with_message("NameError: name 'tmp7' is not defined")
-    assert named is not None
-    assert named.issue == "194490"
+def test_a_pattern_in_a_message_identifies_a_bug() -> None:
+    bug = bug_with_message("NameError: name 'tmp7' is not defined")
+    assert bug is not None
+    assert bug.issue == "194490"
     assert bug_with_message("NameError: name 'tmp' is not defined") is None
 
 

@@ -1,4 +1,4 @@
-"""The table of switches of libraries, and how a break finds its switch."""
+"""The table of switches in libraries, and which switch is chosen for a break."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import pytest
 from jupyter_graphbreak.knowledge.causes import all_advice
 from jupyter_graphbreak.knowledge.switches import (
     SWITCHES,
-    CodePlace,
+    CodeLocation,
     KnownSwitch,
     switch_with_code,
     switch_with_title,
     switches_for,
 )
 
-EINSUM = CodePlace("opt_einsum/sharing.py", "currently_sharing", "threading.get_ident()")
+EINSUM = CodeLocation("opt_einsum/sharing.py", "currently_sharing", "threading.get_ident()")
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.title)
 def test_every_switch_was_measured_and_can_be_undone(switch: KnownSwitch) -> None:
-    assert all(measured.breaks_after < measured.breaks_before for measured in switch.measurements)
+    assert all(measurement.breaks_after < measurement.breaks_before for measurement in switch.measurements)
     assert switch.measurements
     if switch.code is not None:
         compile(switch.code, "switch", "exec")
@@ -29,12 +29,12 @@ def test_every_switch_was_measured_and_can_be_undone(switch: KnownSwitch) -> Non
     assert switch.advice in all_advice()
 
 
-def test_a_library_that_a_different_one_calls_has_the_callers_switch() -> None:
-    caller = CodePlace("tensorly/plugins.py", "cached_einsum", "expression(*args)")
-    (switch,) = switches_for(EINSUM, [CodePlace(None, "forward", "self.net(x)"), caller])
+def test_the_switch_of_a_calling_library_applies_to_the_library_it_calls() -> None:
+    caller = CodeLocation("tensorly/plugins.py", "cached_einsum", "expression(*args)")
+    (switch,) = switches_for(EINSUM, [CodeLocation(None, "forward", "self.net(x)"), caller])
     assert switch.library == "tensorly"
-    assert list(switches_for(EINSUM, [CodePlace(None, "forward", "contract(x)")])) == []
+    assert list(switches_for(EINSUM, [CodeLocation(None, "forward", "contract(x)")])) == []
 
 
-def test_the_readers_own_file_has_no_switch() -> None:
-    assert list(switches_for(CodePlace(None, "experts", "for expert in experts"), [])) == []
+def test_the_users_own_file_has_no_switch() -> None:
+    assert list(switches_for(CodeLocation(None, "experts", "for expert in experts"), [])) == []

@@ -11,43 +11,43 @@ from jupyter_graphbreak.recording.exit_stack import GuardedExitStack
 
 
 @contextlib.contextmanager
-def noted(closed: list[str], name: str, error: type[BaseException] | None = None) -> Iterator[str]:
+def log_exit(exited: list[str], name: str, error: type[BaseException] | None = None) -> Iterator[str]:
     yield name
-    closed.append(name)
+    exited.append(name)
     if error is not None:
         raise error(name)
 
 
 def test_an_error_on_leaving_one_context_is_reported_and_the_others_are_left() -> None:
     faults: list[tuple[str, str]] = []
-    closed: list[str] = []
-    opened = GuardedExitStack(lambda what, fault: faults.append((what, str(fault))))
-    assert opened.enter("one", lambda: noted(closed, "first"), None) == "first"
-    opened.enter("two", lambda: noted(closed, "second", RuntimeError), None)
-    opened.enter("three", lambda: noted(closed, "third"), None)
-    assert opened.is_complete
-    opened.contexts.close()
-    assert closed == ["third", "second", "first"]
+    exited: list[str] = []
+    stack = GuardedExitStack(lambda what, fault: faults.append((what, str(fault))))
+    assert stack.enter("one", lambda: log_exit(exited, "first"), None) == "first"
+    stack.enter("two", lambda: log_exit(exited, "second", RuntimeError), None)
+    stack.enter("three", lambda: log_exit(exited, "third"), None)
+    assert stack.is_complete
+    stack.contexts.close()
+    assert exited == ["third", "second", "first"]
     assert faults == [("two", "second")]
 
 
 def test_an_interrupt_on_leaving_one_context_is_raised_after_leaving_the_others() -> None:
-    closed: list[str] = []
-    opened = GuardedExitStack(lambda *_: None)
-    opened.enter("one", lambda: noted(closed, "first"), None)
-    opened.enter("two", lambda: noted(closed, "second", KeyboardInterrupt), None)
+    exited: list[str] = []
+    stack = GuardedExitStack(lambda *_: None)
+    stack.enter("one", lambda: log_exit(exited, "first"), None)
+    stack.enter("two", lambda: log_exit(exited, "second", KeyboardInterrupt), None)
     with pytest.raises(KeyboardInterrupt):
-        opened.contexts.close()
-    assert closed == ["second", "first"]
+        stack.contexts.close()
+    assert exited == ["second", "first"]
 
 
 def test_a_context_that_cannot_be_entered_is_reported_and_yields_the_default() -> None:
     faults: list[str] = []
-    opened = GuardedExitStack(lambda what, _: faults.append(what))
+    stack = GuardedExitStack(lambda what, _: faults.append(what))
 
     def fail() -> contextlib.AbstractContextManager[str]:
         raise RuntimeError
 
-    assert opened.enter("it", fail, "instead") == "instead"
+    assert stack.enter("it", fail, "instead") == "instead"
     assert faults == ["it"]
-    assert not opened.is_complete
+    assert not stack.is_complete

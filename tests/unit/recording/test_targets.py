@@ -1,4 +1,4 @@
-"""The functions and objects that a function reaches."""
+"""The functions and objects that a function can reach."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_objects_in_containers_are_reached_with_their_methods() -> None:
     assert id(Scale.apply) in ids
 
 
-def test_a_data_set_is_not_searched_to_its_end() -> None:
+def test_the_search_of_a_large_data_set_stops_early() -> None:
     def size() -> int:
         return len(SAMPLES)
 

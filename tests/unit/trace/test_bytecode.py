@@ -1,4 +1,4 @@
-"""The line at which a resume function continues, from bytecode listings of several releases of Python."""
+"""The line on which a resume function continues, read from bytecode listings of two Python releases."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ PYTHON_313 = """\
 
 
 @pytest.mark.parametrize(("listing", "line"), [(PYTHON_311, 6), (PYTHON_313, 8)])
-def test_a_resume_function_continues_at_the_jump_target_of_its_prologue(listing: str, line: int) -> None:
+def test_a_resume_function_continues_at_the_target_of_the_jump_in_its_prologue(listing: str, line: int) -> None:
     assert resumed_line(listing) == line
 
 
-def test_a_prologue_may_end_where_the_function_continues() -> None:
+def test_a_prologue_without_a_jump_continues_on_its_own_line() -> None:
     assert resumed_line(PYTHON_311.replace("JUMP_FORWARD            25 (to 62)", "NOP")) == 5
 
 
-@pytest.mark.parametrize("text", ["", "nothing of the kind", PYTHON_311.replace("prologue", "x"), "  5  RESUME 0"])
-def test_an_unknown_form_has_no_line(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "no listing", PYTHON_311.replace("prologue", "x"), "  5  RESUME 0"])
+def test_no_line_is_read_from_an_unknown_listing(text: str) -> None:
     assert resumed_line(text) is None

@@ -28,20 +28,20 @@ HEAD = b"V1122 02:10:26.443000 14548 torch/x.py:1] "
 KEY = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
 
 
-def entry(envelope: object, payload: str | None = None) -> bytes:
+def log_entry(envelope: object, payload: str | None = None) -> bytes:
     lines = b"".join(b"\t" + line.encode() + b"\n" for line in payload.split("\n")) if payload is not None else b""
     return HEAD + json.dumps(envelope).encode() + b"\n" + lines
 
 
-def log_naming(path: object, line: int = 1, code: str | None = None, function: str = "f") -> bytes:
-    """Return a log with a break in a file, optionally with a quote of its line."""
+def log_with_break(path: object, line: int = 1, code: str | None = None, function: str = "f") -> bytes:
+    """Return a log with a break in a file, optionally with the code of the line."""
     quoted = f"\n    {code}" if code else ""
     stack = f'  File "{path}", line {line}, in {function}{quoted}\n'
     return b"".join(
         (
-            entry({"str": [str(path), 1]}),
-            entry({"dynamo_start": {"stack": [{"line": line, "name": function, "filename": 1}]}, **KEY}),
-            entry(
+            log_entry({"str": [str(path), 1]}),
+            log_entry({"dynamo_start": {"stack": [{"line": line, "name": function, "filename": 1}]}, **KEY}),
+            log_entry(
                 {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **KEY},
                 f"Graph break in user code at {path}:{line}\nGraph Break Reason: x\n\nUser code traceback:\n{stack}\n",
             ),
@@ -49,13 +49,13 @@ def log_naming(path: object, line: int = 1, code: str | None = None, function: s
     )
 
 
-def report_of(path: Path, **options: object) -> Report:
+def read_report(path: Path, **options: object) -> Report:
     report = read_trace(path, **options)  # type: ignore[arg-type]
     assert isinstance(report, Report)
     return report
 
 
-def warnings_of(report: Report) -> list[str]:
+def problem_messages(report: Report) -> list[str]:
     return [note.message for note in report.diagnostics if note.level != "info"]
 
 
@@ -67,7 +67,7 @@ PROGRAM = "TOKEN = 'hunter2hunter2'\n\n\ndef f(x):\n    key = 'hunter2hunter2'\n
     "name",
     ["secrets.py", "link.py", "folder/../secrets.py", "/proc/self/environ", "/etc/passwd", "folder", "pipe", "zero"],
 )
-def test_a_file_that_a_log_names_stays_secret(
+def test_no_text_of_a_file_is_read_because_a_log_mentions_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, function: str
 ) -> None:
     monkeypatch.setenv("MY_SECRET", "hunter2hunter2")
@@ -78,27 +78,27 @@ def test_a_file_that_a_log_names_stays_secret(
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     path = tmp_path / name
-    # Without a quote, with a wrong one, and with a correct guess that proves nothing about a function.
+    # Without the code of the line, with wrong code, and with a correct guess that does not identify a function.
     for line, code in ((5, None), (5, "key = 1"), (3, ""), (4, "def f(x):x"), (1, "root:x:0:0:root:/root:/bin/bash")):
-        (tmp_path / "t.log").write_bytes(log_naming(path, line, code, function))
-        text = report_of(tmp_path / "t.log", sources=[tmp_path, "/"]).to_json().decode()
+        (tmp_path / "t.log").write_bytes(log_with_break(path, line, code, function))
+        text = read_report(tmp_path / "t.log", sources=[tmp_path, "/"]).to_json().decode()
         assert "hunter2" not in text
         assert "daemon" not in text
 
 
 def test_only_functions_whose_lines_a_log_quotes_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.py").write_text(PROGRAM + "\n\ndef g(x):\n    return x.cosine()\n")
-    (tmp_path / "t.log").write_bytes(log_naming(tmp_path / "model.py", 10, "return x.cosine()", "g"))
-    assert [source.segments for source in report_of(tmp_path / "t.log").sources] == [[]]
+    (tmp_path / "t.log").write_bytes(log_with_break(tmp_path / "model.py", 10, "return x.cosine()", "g"))
+    assert [source.segments for source in read_report(tmp_path / "t.log").sources] == [[]]
     monkeypatch.chdir(tmp_path)
-    (source,) = report_of(tmp_path / "t.log").sources
+    (source,) = read_report(tmp_path / "t.log").sources
     assert [segment.text for segment in source.segments] == ["def g(x):\n    return x.cosine()"]
-    # Python cannot have compiled the text of the file.
+    # The file has a syntax error, so it is not the source that Python compiled.
     (tmp_path / "model.py").write_text(PROGRAM + "\n\ndef g(x):\n    return x.cosine()\n((\n")
-    assert report_of(tmp_path / "t.log").sources[0].segments == []
+    assert read_report(tmp_path / "t.log").sources[0].segments == []
 
 
-def test_the_target_of_a_link_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_is_shown_only_if_its_target_may_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()
     outside.mkdir()
@@ -107,18 +107,18 @@ def test_the_target_of_a_link_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (inside / "folder").symlink_to(outside)
     monkeypatch.chdir(inside)
     for name in ("model.py", "folder/model.py", "../outside/model.py", "../inside_too/model.py"):
-        (tmp_path / "t.log").write_bytes(log_naming(inside / name, 2, "return x.cosine()", "g"))
-        assert report_of(tmp_path / "t.log").sources[0].segments == []
-    assert report_of(tmp_path / "t.log", sources=[inside]).sources[0].segments == []
-    (tmp_path / "t.log").write_bytes(log_naming(inside / "model.py", 2, "return x.cosine()", "g"))
-    assert report_of(tmp_path / "t.log", sources=[outside]).sources[0].segments != []
+        (tmp_path / "t.log").write_bytes(log_with_break(inside / name, 2, "return x.cosine()", "g"))
+        assert read_report(tmp_path / "t.log").sources[0].segments == []
+    assert read_report(tmp_path / "t.log", sources=[inside]).sources[0].segments == []
+    (tmp_path / "t.log").write_bytes(log_with_break(inside / "model.py", 2, "return x.cosine()", "g"))
+    assert read_report(tmp_path / "t.log", sources=[outside]).sources[0].segments != []
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     for name in ("pipe", "zero", ".", "nowhere"):
-        with pytest.raises(OSError):  # noqa: PT011 - of several classes
+        with pytest.raises(OSError):  # noqa: PT011 - one of several classes
             open_regular(tmp_path / name)
     (tmp_path / "file").write_bytes(b"12345")
     assert read_regular(tmp_path / "file", 5) == b"12345"
@@ -126,7 +126,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
         read_regular(tmp_path / "file", 4)
     (tmp_path / "link").symlink_to("file")
     assert read_regular(tmp_path / "link", 5) == b"12345"
-    with pytest.raises(OSError):  # noqa: PT011 - of several classes
+    with pytest.raises(OSError):  # noqa: PT011 - one of several classes
         read_regular(tmp_path / "link", 5, follow_links=False)
 
 
@@ -139,17 +139,32 @@ def test_a_folder_of_logs_may_contain_anything(tmp_path: Path) -> None:
     (tmp_path / "cut.log").write_bytes(HEAD + b"{\n")
     (tmp_path / "real.log").write_bytes(BRANCH)
     (tmp_path / "loop").unlink()
-    report = report_of(tmp_path)
+    report = read_report(tmp_path)
     assert len(report.graphs) == 3
-    assert any("cut.log: not a structured trace" in message for message in warnings_of(report))
+    assert any("cut.log: not a structured trace" in message for message in problem_messages(report))
     with pytest.raises(UnreadableTrace, match="neither a file nor a folder"):
         read_trace(tmp_path / "pipe.log")
     with pytest.raises(UnreadableTrace):
         read_trace("a\0b")
 
 
-WRONG: list[object] = [None, 5, -1, 10**30, 1.5, "x", "\ud800", True, [], {}, [[]], {"a": {}}, [None], "9" * 5000]
-GOOD: list[dict[str, object]] = [
+BAD_VALUES: list[object] = [
+    None,
+    5,
+    -1,
+    10**30,
+    1.5,
+    "x",
+    "\ud800",
+    True,
+    [],
+    {},
+    [[]],
+    {"a": {}},
+    [None],
+    "9" * 5000,
+]
+GOOD_ENVELOPES: list[dict[str, object]] = [
     {"str": ["/p/a.py", 1]},
     {"dynamo_start": {"stack": [{"line": 6, "name": "f", "filename": 1}]}, **KEY},
     {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **KEY},
@@ -158,19 +173,19 @@ GOOD: list[dict[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize("good", GOOD, ids=lambda good: str(next(iter(good))))
+@pytest.mark.parametrize("good", GOOD_ENVELOPES, ids=lambda good: str(next(iter(good))))
 def test_an_entry_with_a_wrong_form_causes_one_note(tmp_path: Path, good: dict[str, object]) -> None:
-    full_report = report_of(LOGS / "2.13.0" / "branch.log")
+    full_report = read_report(LOGS / "2.13.0" / "branch.log")
     for key, inner in good.items():
-        bad = [entry({**good, key: wrong}, "text") for wrong in WRONG]
+        bad = [log_entry({**good, key: wrong}, "text") for wrong in BAD_VALUES]
         if isinstance(inner, dict):
-            bad += [entry({**good, key: {**inner, part: wrong}}, "x") for part in inner for wrong in WRONG]
+            bad += [log_entry({**good, key: {**inner, part: wrong}}, "x") for part in inner for wrong in BAD_VALUES]
         (tmp_path / "branch.log").write_bytes(b"".join(bad) + BRANCH + b"".join(bad))
-        report = report_of(tmp_path / "branch.log")
+        report = read_report(tmp_path / "branch.log")
         assert {break_.gb_id for break_ in full_report.breaks} <= {break_.gb_id for break_ in report.breaks}
         assert len(report.graphs) >= len(full_report.graphs)
-        assert len(warnings_of(report)) <= 4
-        assert not any("internal" in message or "failed" in message for message in warnings_of(report))
+        assert len(problem_messages(report)) <= 4
+        assert not any("internal" in message or "failed" in message for message in problem_messages(report))
         report.to_text()
         report.to_json()
 
@@ -193,17 +208,17 @@ def test_an_entry_with_a_wrong_form_causes_one_note(tmp_path: Path, good: dict[s
     ids=lambda bad: repr(bad[len(HEAD) : len(HEAD) + 20]),
 )
 def test_bad_bytes_cause_one_note(tmp_path: Path, bad: bytes) -> None:
-    full_report = report_of(LOGS / "2.13.0" / "branch.log")
+    full_report = read_report(LOGS / "2.13.0" / "branch.log")
     (tmp_path / "branch.log").write_bytes(bad * 3 + BRANCH + bad)
-    report = report_of(tmp_path / "branch.log")
+    report = read_report(tmp_path / "branch.log")
     assert (report.breaks, report.graphs, report.frames) == (full_report.breaks, full_report.graphs, full_report.frames)
-    (message,) = warnings_of(report)
+    (message,) = problem_messages(report)
     assert message.startswith("4 of ")
     assert "could not be read" in message
 
 
-#: Texts for which an ambiguous pattern would take hours.
-SLOW: dict[str, str] = {
+#: Strings on which an ambiguous pattern would take hours.
+SLOW_FOR_PATTERNS: dict[str, str] = {
     "newlines": "\n" * (1 << 19),
     "reasons": "Graph Break Reason: " * 20_000 + "\n" * 100_000,
     "links": "http://" * 50_000,
@@ -215,32 +230,32 @@ SLOW: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("name", SLOW)
-def test_texts_that_are_slow_for_patterns_are_read(tmp_path: Path, name: str) -> None:
-    start = log_naming("/p/a.py", 3, "x = y + z")
-    graph = "class GraphModule(torch.nn.Module):\n    def forward(self, x):\n" + SLOW[name]
+@pytest.mark.parametrize("name", SLOW_FOR_PATTERNS)
+def test_strings_that_slow_patterns_down_are_read(tmp_path: Path, name: str) -> None:
+    start = log_with_break("/p/a.py", 3, "x = y + z")
+    graph = "class GraphModule(torch.nn.Module):\n    def forward(self, x):\n" + SLOW_FOR_PATTERNS[name]
     kinds = ("dynamo_graph_break_reason", "dynamo_error", "recompile_reasons")
-    texts = [entry({"artifact": {"name": kind}, **KEY}, SLOW[name]) for kind in kinds]
-    texts.append(entry({"dynamo_output_graph": {}, **KEY}, graph))
+    texts = [log_entry({"artifact": {"name": kind}, **KEY}, SLOW_FOR_PATTERNS[name]) for kind in kinds]
+    texts.append(log_entry({"dynamo_output_graph": {}, **KEY}, graph))
     listing = "torch_dynamo_resume_in_f_at_3_ORIGINAL_BYTECODE"
-    texts.append(entry({"artifact": {"name": listing}, **KEY}, (" " * 5000 + "x\n") * 50))
+    texts.append(log_entry({"artifact": {"name": listing}, **KEY}, (" " * 5000 + "x\n") * 50))
     (tmp_path / "t.log").write_bytes(start + b"".join(texts))
-    assert report_of(tmp_path / "t.log").breaks
+    assert read_report(tmp_path / "t.log").breaks
 
 
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": zstandard.compress}
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": zstandard.compress}
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("suffix", COMPRESSORS)
 def test_a_file_that_unpacks_to_too_much_is_read_partly(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"t.log.{suffix}"
-    path.write_bytes(COMPRESS[suffix](BRANCH + b"\n" * (1 << 18)))
+    path.write_bytes(COMPRESSORS[suffix](BRANCH + b"\n" * (1 << 18)))
     limits = ReadingLimits(unpacked=1 << 16, ratio=2)
     (process,) = read_processes(trace_files(path), limits=limits)
     report = build_report(process.records)
     assert len(report.graphs) == 3
     assert any("it unpacks to far more" in note.message for note in report.diagnostics)
-    assert not any("unpacks" in note.message for note in report_of(path).diagnostics)
+    assert not any("unpacks" in note.message for note in read_report(path).diagnostics)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +274,7 @@ def test_a_limit_ends_reading_with_a_note(tmp_path: Path, limits: ReadingLimits,
     try:
         processes = list(read_processes(trace_files(tmp_path / "t.log"), limits=limits))
     except UnreadableTrace as error:
-        assert message in str(error) or "not a structured trace" in str(error)  # noqa: PT017 - one of two ways to say it
+        assert message in str(error) or "not a structured trace" in str(error)  # noqa: PT017 - some limits raise, others add a note
         return
     notes = [note.message for process in processes for note in build_report(process.records).diagnostics]
     assert any(message in note for note in notes)
@@ -273,12 +288,12 @@ def test_a_folder_with_too_many_files_is_read_partly(tmp_path: Path) -> None:
     assert logs.notes == [f"Only 3 files in {tmp_path.name} were checked: there are more."]
 
 
-MUTATED = sorted(LOGS.glob("*/*.log"))
+LOGS_TO_MUTATE = sorted(LOGS.glob("*/*.log"))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(path=st.sampled_from(MUTATED), seed=st.integers(0, 2**32))
-def test_no_change_of_a_log_raises(tmp_path: Path, path: Path, seed: int) -> None:
+@given(path=st.sampled_from(LOGS_TO_MUTATE), seed=st.integers(0, 2**32))
+def test_no_change_to_a_log_raises(tmp_path: Path, path: Path, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - the same changes for the same seed
     lines = path.read_bytes().split(b"\n")
     for _ in range(chance.randrange(1, 6)):
@@ -316,13 +331,13 @@ def _changed_value(value: object, chance: random.Random) -> object:
     if isinstance(value, list) and value and chance.random() < 0.8:
         at = chance.randrange(len(value))
         return [*value[:at], _changed_value(value[at], chance), *value[at + 1 :]]
-    return chance.choice(WRONG)
+    return chance.choice(BAD_VALUES)
 
 
 def test_a_log_to_which_links_lead_is_read_once(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
-    (folder / "a.log").write_bytes(entry({"dynamo_start": {"stack": []}, "frame_id": 0, "frame_compile_id": 0}))
+    (folder / "a.log").write_bytes(log_entry({"dynamo_start": {"stack": []}, "frame_id": 0, "frame_compile_id": 0}))
     (folder / "again").symlink_to(folder)
     (folder / "same.log").symlink_to(folder / "a.log")
     (folder / "itself.log").symlink_to(folder / "itself.log")

@@ -16,10 +16,10 @@ from jupyter_graphbreak.results import Job, Report
 from jupyter_graphbreak.trace.log_files import UnreadableTrace
 
 LOGS = Path(__file__).parents[2] / "recordings" / "logs"
-ALL = sorted(LOGS.glob("*/*.log"))
+LOG_FILES = sorted(LOGS.glob("*/*.log"))
 RELEASES = ["2.9.1", "2.11.0", "2.13.0", "2.15.0"]
 
-# line, outcome and events of each break; frames, graphs, resume functions that ran; eager functions; errors
+# line, outcome and events of each break; frames, graphs, resume functions that ran; functions that ran eagerly; errors
 EXPECTED: dict[str, tuple[list[tuple[int, str, int]], tuple[int, int, int], list[str], int]] = {
     "branch": ([(9, "resumed", 1)], (3, 3, 2), [], 0),
     "fullgraph": ([(9, "error", 1)], (1, 0, 0), [], 1),
@@ -30,25 +30,28 @@ EXPECTED: dict[str, tuple[list[tuple[int, str, int]], tuple[int, int, int], list
 }
 
 
-def report_of(path: Path) -> Report:
+def read_report(path: Path) -> Report:
     report = read_trace(path)
     assert isinstance(report, Report)
     return report
 
 
-def warnings_of(report: Report) -> list[str]:
+def warning_messages(report: Report) -> list[str]:
     return [note.message for note in report.diagnostics if note.level == "warning"]
 
 
-def test_every_release_has_every_log() -> None:
-    assert {(path.parent.name, path.stem) for path in ALL} == {(r, name) for r in RELEASES for name in EXPECTED}
+def test_every_program_has_a_log_of_every_release() -> None:
+    assert {(path.parent.name, path.stem) for path in LOG_FILES} == {(r, name) for r in RELEASES for name in EXPECTED}
 
 
-@pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_log_reports_what_the_program_did(path: Path) -> None:
-    report = report_of(path)
+@pytest.mark.parametrize("path", LOG_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_report_of_a_log_describes_the_run(path: Path) -> None:
+    report = read_report(path)
     breaks, (frames, graphs, resumes_that_ran), eager, errors = EXPECTED[path.stem]
-    if (path.parent.name, path.stem) == ("2.9.1", "with_and_try"):  # that release logs no break there
+    if (path.parent.name, path.stem) == (
+        "2.9.1",
+        "with_and_try",
+    ):  # that release logs only errors
         breaks, eager, errors = [(line, "error", events) for line, _, events in breaks], [], 2
         assert any("Before torch 2.11" in note.message for note in report.diagnostics)
     places = [(b.location.line, b.outcome, len(b.occurrences)) for b in report.breaks if b.location is not None]
@@ -57,15 +60,15 @@ def test_a_log_reports_what_the_program_did(path: Path) -> None:
     assert len([resume for resume in report.resumes if resume.frames]) == resumes_that_ran
     assert [skipped.function for skipped in report.skipped] == eager
     assert report.summary.errors == errors
-    assert warnings_of(report) == []
+    assert warning_messages(report) == []
     assert report.device.used == ("unknown" if not graphs else "cpu")
     assert report.torch is None or report.torch.startswith(path.parent.name)
     assert report.config == {"nested_graph_breaks": False, "recompile_limit": 8}
     assert any("A trace log does not say" in note.message for note in report.diagnostics)
 
 
-def test_every_resume_function_that_ran_has_its_break() -> None:
-    report = report_of(LOGS / "2.13.0" / "nested_break.log")
+def test_every_resume_function_that_ran_belongs_to_a_break() -> None:
+    report = read_report(LOGS / "2.13.0" / "nested_break.log")
     assert [(resume.function, resume.break_) for resume in report.resumes] == [
         ("leaf", "b1"), ("middle", "b1"), ("outer", "b1"),
     ]  # fmt: skip
@@ -79,15 +82,15 @@ def test_every_resume_function_that_ran_has_its_break() -> None:
 def test_the_first_bytes_determine_the_compression(tmp_path: Path, suffix: str) -> None:
     text = (LOGS / "2.13.0" / "branch.log").read_bytes()
     half = text.index(b"\nV", len(text) // 2) + 1
-    compressing: dict[str, Callable[[bytes], bytes]] = {
+    compressors: dict[str, Callable[[bytes], bytes]] = {
         ".gz": gzip.compress,
         ".zst": zstandard.compress,
         ".log": bytes,
     }
-    compress = compressing[suffix]
-    packed = tmp_path / f"trace{suffix}"
-    packed.write_bytes(compress(text[:half]) + compress(text[half:]))
-    assert report_of(packed) == report_of(LOGS / "2.13.0" / "branch.log")
+    compress = compressors[suffix]
+    compressed = tmp_path / f"trace{suffix}"
+    compressed.write_bytes(compress(text[:half]) + compress(text[half:]))
+    assert read_report(compressed) == read_report(LOGS / "2.13.0" / "branch.log")
 
 
 def test_source_lines_come_from_the_file_if_it_is_still_the_same(
@@ -97,34 +100,34 @@ def test_source_lines_come_from_the_file_if_it_is_still_the_same(
     log = (LOGS / "2.13.0" / "branch.log").read_text().replace("/programs/branch.py", str(tmp_path / "branch.py"))
     (tmp_path / "trace.log").write_text(log)
     (tmp_path / "branch.py").write_text(program)
-    elsewhere = report_of(tmp_path / "trace.log")
+    elsewhere = read_report(tmp_path / "trace.log")
     assert elsewhere.sources[0].segments == []
     assert any("sources=[FOLDER]" in note.message for note in elsewhere.diagnostics)
-    named = read_trace(tmp_path / "trace.log", sources=[tmp_path])
+    with_sources = read_trace(tmp_path / "trace.log", sources=[tmp_path])
     monkeypatch.chdir(tmp_path)
-    unchanged = report_of(tmp_path / "trace.log")
-    for report in (named, unchanged):
+    unchanged = read_report(tmp_path / "trace.log")
+    for report in (with_sources, unchanged):
         assert isinstance(report, Report)
         assert "def choose(x):" in report.sources[0].segments[0].text
         assert not any("sources=[FOLDER]" in note.message for note in report.diagnostics)
     (tmp_path / "branch.py").write_text("# a new first line\n" + program)
-    changed = report_of(tmp_path / "trace.log")
+    changed = read_report(tmp_path / "trace.log")
     assert changed.sources[0].segments == []
     assert changed.breaks[0].location is not None
     assert changed.breaks[0].location.code == "if (y > 0).all():"
-    assert any("branch.py has changed since the log was written" in message for message in warnings_of(changed))
+    assert any("branch.py has changed since the log was written" in message for message in warning_messages(changed))
 
 
 def entries_of_process(text: str, pid: int, rank: int) -> list[str]:
     """Return the entries of a log as a process with the given id and rank would have written them."""
     entries = text.rstrip("\n").replace("\nV", "\n\0V").split("\n\0")
-    moved = []
+    changed = []
     for entry in entries:
         head, _, rest = entry.partition("] {")
         words = head.split(" ")
         words[2] = str(pid)
-        moved.append(f"{' '.join(words)}] {rest and '{'}{rest}".replace("}\n", f', "rank": {rank}}}\n', 1))
-    return moved
+        changed.append(f"{' '.join(words)}] {rest and '{'}{rest}".replace("}\n", f', "rank": {rank}}}\n', 1))
+    return changed
 
 
 def test_ranks_that_share_a_file_are_distinguished(tmp_path: Path) -> None:
@@ -161,19 +164,19 @@ def test_breaks_that_only_some_ranks_have_come_first(tmp_path: Path) -> None:
     assert Job.from_json(job.to_json()) == job
 
 
-def test_lines_that_a_launcher_tagged(tmp_path: Path) -> None:
+def test_prefixes_that_a_launcher_adds_are_removed(tmp_path: Path) -> None:
     text = (LOGS / "2.13.0" / "branch.log").read_text()
     tagged = "".join(f"[rank0]:{line}\n" for line in text.rstrip("\n").split("\n"))
     (tmp_path / "trace.log").write_text("starting\n" + tagged)
-    report = report_of(tmp_path / "trace.log")
+    report = read_report(tmp_path / "trace.log")
     assert len(report.graphs) == 3
-    assert warnings_of(report) == ["Lines in trace.log that belong to no entry: 1."]
+    assert warning_messages(report) == ["Lines in trace.log that belong to no entry: 1."]
 
 
-def test_windows_line_ends_are_not_damage(tmp_path: Path) -> None:
+def test_windows_line_ends_do_not_count_as_damage(tmp_path: Path) -> None:
     text = (LOGS / "2.13.0" / "branch.log").read_bytes()
     (tmp_path / "trace.log").write_bytes(text.replace(b"\n", b"\r\n"))
-    assert report_of(tmp_path / "trace.log").breaks == report_of(LOGS / "2.13.0" / "branch.log").breaks
+    assert read_report(tmp_path / "trace.log").breaks == read_report(LOGS / "2.13.0" / "branch.log").breaks
 
 
 def test_a_truncated_log_is_read_to_its_end(tmp_path: Path) -> None:
@@ -181,24 +184,24 @@ def test_a_truncated_log_is_read_to_its_end(tmp_path: Path) -> None:
     cut = tmp_path / "trace.log"
     for end in range(400, len(text), 701):
         cut.write_bytes(text[:end])
-        report = report_of(cut)
-        assert text[:end].endswith(b"\n") or any("may be missing" in message for message in warnings_of(report))
+        report = read_report(cut)
+        assert text[:end].endswith(b"\n") or any("may be missing" in message for message in warning_messages(report))
         report.to_text()
 
 
 def test_a_damaged_compressed_log_is_read_up_to_the_damage(tmp_path: Path) -> None:
-    packed = gzip.compress((LOGS / "2.13.0" / "nested_break.log").read_bytes() * 20)
-    (tmp_path / "trace.log.gz").write_bytes(packed[: len(packed) // 2])
-    report = report_of(tmp_path / "trace.log.gz")
+    compressed = gzip.compress((LOGS / "2.13.0" / "nested_break.log").read_bytes() * 20)
+    (tmp_path / "trace.log.gz").write_bytes(compressed[: len(compressed) // 2])
+    report = read_report(tmp_path / "trace.log.gz")
     assert report.breaks
-    assert any("its compression is damaged" in message for message in warnings_of(report))
+    assert any("its compression is damaged" in message for message in warning_messages(report))
 
 
 def test_damage_is_counted(tmp_path: Path) -> None:
     text = (LOGS / "2.13.0" / "branch.log").read_text()
     broken = text.replace("y = x * 2", "y = x * 3").replace('{"compilation_metrics"', '{"compilation_metrics', 1)
     (tmp_path / "trace.log").write_text(broken)
-    messages = warnings_of(report_of(tmp_path / "trace.log"))
+    messages = warning_messages(read_report(tmp_path / "trace.log"))
     assert "Damaged entries in trace.log, whose text does not match their checksum: 1." in messages
     assert any(
         "entries of trace.log could not be read: their JSON is damaged or too long." in message for message in messages
@@ -234,18 +237,18 @@ def test_a_folder_without_logs_is_reported_in_one_line(tmp_path: Path) -> None:
         read_trace(tmp_path / "pipe")
 
 
-def test_memory_stays_flat(tmp_path: Path) -> None:
-    """Payloads that no report reads are skipped, and equal texts are stored once."""
+def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    """Payloads that no report needs are skipped, and equal strings are stored once."""
     text = (LOGS / "2.13.0" / "branch.log").read_text()
-    spare = (
+    unread_entry = (
         'V1122 02:10:26.443000 14548 torch/x.py:1] {"inductor_output_code": {}, "frame_id": 0}\n' + "\tcode\n" * 20_000
     )
     peaks = []
     for times in (4, 40):
         path = tmp_path / f"{times}.log"
-        path.write_text((text + spare) * times)
+        path.write_text((text + unread_entry) * times)
         tracemalloc.start()
-        report_of(path)
+        read_report(path)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert (tmp_path / "40.log").stat().st_size > 4_000_000

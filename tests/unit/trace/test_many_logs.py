@@ -23,19 +23,19 @@ from tests.support.sample_reports import no_breaks, two_breaks
 
 LOGS = Path(__file__).parents[2] / "recordings" / "logs"
 RANKS = 12
-#: The metrics of torch 2.13 say when a compilation began; the recordings leave that out.
 _PID = re.compile(r"^(V\d{4} [\d:.]+ )\d+ ", re.MULTILINE)
+#: The metrics of torch 2.13 contain the start time of a compilation, but those in the recordings do not.
 _METRICS = re.compile(r'("entire_frame_compile_time_s": [\d.]+)')
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make the logs of twelve ranks; rank 7 has a different break and compiles later than the others."""
-    common = (LOGS / "2.13.0" / "branch.log").read_text()
-    own = (LOGS / "2.13.0" / "nested_break.log").read_text()
+    """Write the logs of twelve ranks; rank 7 has an additional break and compiles a minute later than the others."""
+    branch_log = (LOGS / "2.13.0" / "branch.log").read_text()
+    nested_break_log = (LOGS / "2.13.0" / "nested_break.log").read_text()
     for rank in range(RANKS):
         start = 1800000000 + (60 if rank == 7 else rank / 100)
-        text = common if rank != 7 else common + own
+        text = branch_log if rank != 7 else branch_log + nested_break_log
         text = _PID.sub(rf"\g<1>{100 + rank} ", text)
         text = _METRICS.sub(rf'\1, "start_time": {start}, "duration_us": {1000000 + rank}', text)
         (tmp_path / f"dedicated_log_torch_trace_rank_{rank}_{rank:04x}.log").write_text(text)
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_equal_ranks_are_folded_and_the_odd_one_comes_first(folder: Path) -> None:
+def test_equal_ranks_are_folded_and_the_different_one_comes_first(folder: Path) -> None:
     job = read_trace(folder)
     assert isinstance(job, Job)
     equal = [rank for rank in range(RANKS) if rank != 7]
@@ -60,7 +60,7 @@ def test_equal_ranks_are_folded_and_the_odd_one_comes_first(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("place", ["disk", "memory"])
-def test_several_processes_read_the_same_as_one(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_build_the_same_job_as_one(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = read_trace(folder)
     path = str(folder)
     if place == "memory":
@@ -68,16 +68,16 @@ def test_several_processes_read_the_same_as_one(folder: Path, place: str, monkey
         path = "memory://ranks"
         fsspec.filesystem("memory").put(str(folder), "/ranks", recursive=True)
     monkeypatch.setattr(log_reading, "_available_cores", lambda: 2)
-    started: list[object] = []
+    started_workers: list[object] = []
     start = log_reading._Worker._start
 
-    def counted_start(worker: log_reading._Worker) -> None:
-        started.append(worker)
+    def start_and_count(worker: log_reading._Worker) -> None:
+        started_workers.append(worker)
         start(worker)
 
-    monkeypatch.setattr(log_reading._Worker, "_start", counted_start)
+    monkeypatch.setattr(log_reading._Worker, "_start", start_and_count)
     contents = read_logs(find_logs(path), [], min_parallel_bytes=0)
-    assert len(started) == 2
+    assert len(started_workers) == 2
     processes = [Process(f"p{n}", p.rank, p.pid, None, p.report) for n, p in enumerate(contents.processes, start=1)]
     times = {f"p{n}": process.compile_times for n, process in enumerate(contents.processes, start=1)}
     assert Job.of(build_job(processes, times, contents.notes)) == expected
@@ -90,12 +90,12 @@ def test_a_process_that_dies_loses_only_its_own_log(folder: Path, monkeypatch: p
     monkeypatch.setattr(log_reading, "_available_cores", lambda: 2)
     explain = log_reading._Worker.explain
 
-    def dying(worker: log_reading._Worker, file: Path, *args: object, **options: bool) -> object:
+    def explain_or_die(worker: log_reading._Worker, file: Path, *args: object, **options: bool) -> object:
         if "rank_3_" in file.name:
             os.kill(worker._process.pid, signal.SIGKILL)
         return explain(worker, file, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(log_reading._Worker, "explain", dying)
+    monkeypatch.setattr(log_reading._Worker, "explain", explain_or_die)
     contents = read_logs(find_logs(folder), [], min_parallel_bytes=0)
     assert {process.rank for process in contents.processes} == set(range(RANKS)) - {3}
     (note,) = contents.notes
@@ -123,7 +123,7 @@ def test_a_problem_with_a_url_is_reported_in_one_line(url: str, message: str) ->
     assert "\n" not in str(raised.value)
 
 
-def test_a_file_in_storage_that_is_too_large_or_no_trace_is_named() -> None:
+def test_an_error_names_the_file_in_storage_that_cannot_be_read() -> None:
     fsspec = pytest.importorskip("fsspec")
     fsspec.filesystem("memory").pipe("/other/notes.log", b"no trace")
     with pytest.raises(UnreadableTrace, match=r"memory:///?other/notes.log: not a structured trace"):
@@ -133,19 +133,20 @@ def test_a_file_in_storage_that_is_too_large_or_no_trace_is_named() -> None:
         pass
 
 
-def test_ranks_on_different_devices_are_equal() -> None:
-    def on(index: int) -> Report:
+def test_ranks_that_differ_only_in_device_and_times_are_equal() -> None:
+    def report_on_device(index: int) -> Report:
         text = two_breaks().to_json().decode().replace('"cuda:0"', f'"cuda:{index}"')
         return Report.from_json(text.replace('"compile_s":0.79', f'"compile_s":{index}.5'))
 
-    job = build_job([Process(f"p{rank}", rank, rank, None, on(rank)) for rank in range(4)])
+    job = build_job([Process(f"p{rank}", rank, rank, None, report_on_device(rank)) for rank in range(4)])
     assert [[equal.rank for equal in process.equal] for process in job.processes] == [[1, 2, 3]]
-    assert build_job([*job.processes, Process("p4", 4, 4, None, on(4))]).processes[0].members[-2:] == [
+    assert build_job([*job.processes, Process("p4", 4, 4, None, report_on_device(4))]).processes[0].members[-2:] == [
         EqualProcess("p3", 3, 3),
         EqualProcess("p4", 4, 4),
     ]
     kernel = build_job([Process(f"p{number}", None, number, None, no_breaks()) for number in range(2)])
-    assert len(kernel.processes) == 2  # they have no rank: the kernel and the process that it started stay separate
+    # Processes without a rank, such as a kernel and a process that it started, stay separate.
+    assert len(kernel.processes) == 2
 
 
 def test_a_rank_stalls_the_others_while_at_least_half_of_them_do_not_compile() -> None:

@@ -155,7 +155,10 @@ def _largest_parts(
     min_ops_of_part = 1 if is_one_layer else _MIN_OPS
     min_ops = max(min_ops_of_part, root.ops * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
     largest_parts = sorted((key for key in ops if ops[key] >= min_ops), key=lambda key: -ops[key])[:_MAX_PARTS]
-    calls = [_inner_call(parts[key], places, is_own=id(parts[key][0].module) in ids_in_entry) for key in largest_parts]
+    calls = [
+        _inner_call(parts[key], places, starts_at_owner=id(parts[key][0].module) in ids_in_entry)
+        for key in largest_parts
+    ]
     return InnerCalls(tuple(calls), sum(ops[key] for key in largest_parts) / root.ops if calls else 0.0)
 
 
@@ -280,14 +283,14 @@ def _similarity_key(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...
     return node.code, _INDEX_PATTERN.sub("[]", places[id(node.module)]), node.method
 
 
-def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str], *, is_own: bool) -> InnerCall:
+def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str], *, starts_at_owner: bool) -> InnerCall:
     first = nodes[0]
     modules = dict.fromkeys(places[id(node.module)] for node in nodes if node.module is not None)
     functions = frozenset(_function_of(part) for node in nodes for part in node.walk() if part.code is not None)
     if first.code is not None and not modules:
         return InnerCall(first.code.co_name, filename=first.code.co_filename, functions=functions)
     kind = type(first.module).__name__
-    return InnerCall(kind, tuple(modules), first.method, functions=functions, is_own=is_own)
+    return InnerCall(kind, tuple(modules), first.method, functions=functions, starts_at_owner=starts_at_owner)
 
 
 @dataclass(eq=False)

@@ -292,11 +292,11 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner
-        from jupyter_graphbreak.experiments.reproducer.target import idents_of
+        from jupyter_graphbreak.experiments.reproducer.target import reproducible_ids
 
         end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
         scripts: list[Reproducer] = []
-        idents = idents_of(self.report)
+        idents = reproducible_ids(self.report)
         with ScriptRunner() as runner:
             for number, ident in enumerate(idents):
                 seconds_left = end - time.monotonic()

@@ -14,8 +14,8 @@ from jupyter_graphbreak._torch_compat.configuration import apply_settings, use_e
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.remedies.application import Application, replace_functions
 from jupyter_graphbreak.experiments.remedies.change import library_switches, restore_switches_on_exit
-from jupyter_graphbreak.experiments.trial.entry import recompiling
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.entry import compile_separately
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -77,13 +77,13 @@ def open_to_compile(
     While the context is open, Dynamo compiles the function again. The errors are those of
     :func:`make_remedy_context`.
     """
-    with sandboxed(), use_eager_random_numbers(), restore_switches_on_exit(change):
+    with sandbox_runs(), use_eager_random_numbers(), restore_switches_on_exit(change):
         # The code shows which state to copy, and a changed function may use some of it only through a new function.
         subject = _copy_with_switches(entry, change)
         with (
             replace_functions(program, change.texts, subject.functions()) as application,
             _prepare_call(change, application, subject) as call,
-            recompiling(call),
+            compile_separately(call),
         ):
             yield call, subject, application
 
@@ -123,7 +123,7 @@ def _copy_with_switches(entry: Entry, change: Change) -> Subject:
     model = outermost_module(subject.call, subject.arguments or entry.arguments)
     for code in codes:
         exec(code, {"model": model})  # noqa: S102 - a switch
-    return Subject(subject.call, subject.arguments, kept_names=subject.kept_names())
+    return Subject(subject.call, subject.arguments, name_snapshot=subject.name_snapshot())
 
 
 def outermost_module(call: Any, arguments: Arguments) -> Any:

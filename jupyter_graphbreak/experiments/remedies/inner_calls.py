@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEn
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.code_hints import parameters_of
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import attribute_of
@@ -111,7 +111,7 @@ def find_inner_calls(
         without breaks are small, larger parts are returned that contain other breaks, but none of these.
     """
     paths_by_id: dict[int, str] = {}
-    with sandboxed():
+    with sandbox_runs():
         subject = Subject(original.entry.call, original.entry.arguments)
         ids_in_entry = {id(item) for _, item in named_objects(subject.owner, "")}
 
@@ -439,7 +439,7 @@ def describe_entry(entry: Entry) -> CompiledEntry:
     if owner is not None:
         receiver = next(iter(code.co_varnames if code else ()), "self")
         return CompiledEntry(name, type(owner).__name__, parameters=parameters, receiver=receiver)
-    passed_values = entry.arguments.named(call)
+    passed_values = entry.arguments.by_name(call)
     first_name = next(iter(passed_values), "")
     if first_name and _is_method(call, type(passed_values[first_name])):
         return CompiledEntry(

@@ -92,7 +92,7 @@ def try_remedies(
     >>> report = run.try_remedies()  # doctest: +SKIP
     """
     require_torch()
-    from jupyter_graphbreak.experiments.remedies.finding import remedies_of_call
+    from jupyter_graphbreak.experiments.remedies.finding import find_remedies_of_call
     from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
@@ -100,7 +100,7 @@ def try_remedies(
 
     def try_all() -> schema.Report:
         try:
-            return remedies_of_call(fn, args, kwargs, also=own_changes, seconds=seconds).report
+            return find_remedies_of_call(fn, args, kwargs, also=own_changes, seconds=seconds).report
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
             from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies

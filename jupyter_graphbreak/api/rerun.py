@@ -61,10 +61,10 @@ def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
         Whether to look for the first call whose result has NaN; reading each result takes time.
     """
     require_torch()
-    from jupyter_graphbreak.experiments.cost.timing import timed_calls
+    from jupyter_graphbreak.experiments.cost.timing import time_calls
     from jupyter_graphbreak.experiments.trial.entry import keep_entries
 
-    with timed_calls() as warm, keep_entries(looks_for_nan=looks_for_nan) as entries:
+    with time_calls() as warm, keep_entries(looks_for_nan=looks_for_nan) as entries:
         yield KeptRun(entries, warm)
 
 
@@ -167,7 +167,7 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.cost.entry_cost import device_of, measure_entry
-        from jupyter_graphbreak.experiments.cost.startup import combined_startup
+        from jupyter_graphbreak.experiments.cost.startup import combine_startups
         from jupyter_graphbreak.experiments.trial.entry import backend_name
 
         end, latest_start = _deadlines(seconds)
@@ -185,7 +185,7 @@ class Rerun:
         if costs:
             first_entry = self._kept.entries[0]
             cost = Cost(device_of(first_entry), backend_name(first_entry.backend), costs)
-            return self._update(prioritize_breaks(replace(self.report, cost=cost, startup=combined_startup(starts))))
+            return self._update(prioritize_breaks(replace(self.report, cost=cost, startup=combine_startups(starts))))
         return self._update(self.report)
 
     @_collecting_faults

@@ -93,7 +93,8 @@ def test_an_edit_that_cannot_be_judged_has_a_reason(kernel: Kernel) -> None:
 
 
 def test_a_patch(kernel: Kernel, tmp_path: Path) -> None:
-    cell = f"{COMPILED}{CALL}"
+    other_break = "    int(y.sum().item()) if y.sum() > 9 else 0\n"
+    cell = f"{COMPILED}{CALL}".replace("    return y", f"{other_break}    return y")
     count = kernel.run("1")["execution_count"] + 1
     path = tmp_path / "own.patch"
     cell_with_magic = f"%%compile_explain --patch {path}\n{cell}"
@@ -105,7 +106,10 @@ def test_a_patch(kernel: Kernel, tmp_path: Path) -> None:
     assert [(remedy.verdict, remedy.title) for remedy in own_remedies(kernel.report())] == [
         ("works", "Your patch, own.patch")
     ]
-    assert {remedy.family for remedy in kernel.report().remedies or []} == {"own"}
+    remedies = kernel.report().remedies or []
+    assert {remedy.family for remedy in remedies if not remedy.person} == {"own"}
+    # No other change was to be tried, so there is no reason why one was not.
+    assert [remedy.reason for remedy in remedies if remedy.person] == [None]
     reply = kernel.run(f"%%compile_explain --patch {tmp_path / 'none.patch'}\n{cell}")
     assert reply["ename"] == "UsageError"
     assert "none.patch: " in reply["evalue"]

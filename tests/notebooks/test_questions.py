@@ -343,13 +343,19 @@ my C++ operator does not support running with fake tensors | causes/gb0090 | reg
 Reconstruction failure | causes/gb0092 | keep only what is needed
 np.random.rand(4) ignores np.random.seed when compiled | causes/gb0033#numpy-random | draws it with torch
 repeat_interleave is wrong | causes/gb0036#repeat-interleave-with-a-tensor-of-repeats | without an error
+a and b must have same reduction dim | messages#fake-tensors-types-devices | `mat1 and mat2 shapes
+Cannot copy out of meta tensor | messages#fake-tensors-types-devices | to_empty
 you're trying to get value out of a tracing tensor | messages#keras-torchscript-fx | `make_fx`
 sorted order of strides of the two branches' output | messages#while-dynamo-traces | `.contiguous()` on both sides
 'View' object has no attribute 'layout' | messages_kernels#inductor-generated-code | A bug of inductor
 Could not run ... from the 'CPU' backend | messages_kernels#custom-operators-the-definition | register_kernel
+dynamic_shapes: Unexpected dimension mapped to index 0 | messages_export#sizes-dynamic-shapes | Dim.DYNAMIC
+cond must be a bool, but got a Tensor | messages#sizes-and-numbers | which are captured
+Data-dependent assertion failed (cannot compile partial graph) | causes/gb0034 | Ask with `if`
+pytree-flattenable | messages_export#arguments-and-results | register_dataclass
+explain(f, *args) is deprecated | messages_warnings#breaks-and-recompiles | torch._dynamo.explain(f)(x)
 Onnx: The axis name will not be used | messages_warnings#export-onnx-aotinductor | one name for both
 legacy stream depend on a capturing blocking stream | messages_kernels#cuda-graphs | Leave it outside
-Could not set tensor of type c10::BFloat16 to a tensor of type float | messages_training#fsdp-dtensor-tensor-parallel | older
 subprocess.TimeoutExpired at the end | messages_kernels#worker-processes | its results are complete
 we guessed its metadata incorrectly | messages_training#fsdp-dtensor-tensor-parallel | `.detach()` of the others
 number of output names provided exceeded number of outputs | messages_export#torch-onnx-export | is not one

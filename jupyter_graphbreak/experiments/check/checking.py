@@ -425,7 +425,7 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
         return None
     frame = next((frame for frame in correspondence.copy_report.frames if frame.id == graphs.wrong_graph.frame), None)
     letter = frame.graphs[0] if frame is not None and frame.graphs else None
-    graph_id = correspondence.graph(letter)
+    graph_id = correspondence.original_graph(letter)
     if letter is None or graph_id is None:
         return None
     name = graphs.first_wrong_operation()

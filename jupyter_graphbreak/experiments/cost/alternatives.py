@@ -1,4 +1,4 @@
-"""Time the compiled call again with one change: without a branch that only compiled code takes, or without guards."""
+"""Time the compiled call without a branch that only compiled code takes, or without some of its guards."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import PathDifference
 
-#: At most this many branches are left out, one at a time; the branches with the most lines come first.
+#: The maximum number of branches to leave out, one at a time; the branches with the most lines come first.
 _MAX_BRANCHES = 3
-#: Guards are left out if they take at least this share of a call and this many microseconds. The change is reported
-#: if it saves at least half of their time.
-_NOTABLE_SHARE, _NOTABLE_US = 0.05, 5.0
-_SAVED_SHARE = 0.5
-#: The names of PyTorch's functions that select the guards to keep; the functions that keep the most come first.
+#: Guards are left out if they take at least this share of the time of a call and this many microseconds. The change is
+#: reported if it saves at least ``_MIN_SAVED_SHARE`` of their time.
+_MIN_GUARDS_SHARE, _MIN_GUARDS_US = 0.05, 5.0
+_MIN_SAVED_SHARE = 0.5
+#: The names of PyTorch's functions that select the guards to keep; the functions that keep the most guards come first.
 _GUARD_FILTERS = ("skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe", "keep_tensor_guards_unsafe")
 _BUDGET = Budget(seconds=0.6, runs=100)
 
@@ -41,8 +41,8 @@ def measure_alternatives(
 ) -> list[Alternative]:
     """Time the call without the branches that only compiled code takes, and without some of its guards.
 
-    Each alternative is compared with an unchanged copy that is compiled just before the alternatives, because the time
-    of guards depends on their place in memory.
+    Each alternative is compared with an unchanged copy that is compiled just before the alternatives: guards take more
+    or less time depending on where they are in memory.
 
     Parameters
     ----------
@@ -51,9 +51,11 @@ def measure_alternatives(
     guards : sequence of GuardCost
         The most expensive guards.
     """
-    paths = _differing_paths(steady_state.correspondence)
-    spent_us = sum(guard.time.median_us for guard in guards)
-    filters = _guard_filters(guards) if spent_us >= max(_NOTABLE_SHARE * compiled_time.median_us, _NOTABLE_US) else []
+    paths = _shared_path_differences(steady_state.correspondence)
+    guards_us = sum(guard.time.median_us for guard in guards)
+    filters = (
+        _guard_filters(guards) if guards_us >= max(_MIN_GUARDS_SHARE * compiled_time.median_us, _MIN_GUARDS_US) else []
+    )
     alternatives: list[Alternative] = []
     if not paths and not filters:
         return alternatives
@@ -65,24 +67,24 @@ def measure_alternatives(
 
             def without_branch(path: PathDifference = path) -> contextlib.AbstractContextManager[None]:
                 return answer_questions_as_eager(
-                    lambda place: _is_same_line(steady_state.locate([place]), path.location)
+                    lambda caller: _is_same_line(steady_state.locate([caller]), path.location)
                 )
 
-            times = _compared_times(unchanged, Variant(steady_state.entry, compiled=True, context=without_branch))
+            times = _time_both(unchanged, Variant(steady_state.entry, compiled=True, context=without_branch))
             if times is not None:
                 alternatives.append(Alternative("branch", path.function, path.branch or path.location, *times))
         for name, guard_filter in filters:
-            times = _compared_times(
+            times = _time_both(
                 unchanged, Variant(replace(steady_state.entry, guard_filter=guard_filter), compiled=True)
             )
-            if times is not None and _is_faster_by(times, _SAVED_SHARE * spent_us):
+            if times is not None and _is_faster_by(times, _MIN_SAVED_SHARE * guards_us):
                 alternatives.append(Alternative("guards", f"torch.compiler.{name}", None, *times))
                 break
     return alternatives
 
 
-def _differing_paths(correspondence: Correspondence) -> list[PathDifference]:
-    """Return the path differences of the run that also occur in the entry, those with the most lines first."""
+def _shared_path_differences(correspondence: Correspondence) -> list[PathDifference]:
+    """Return the run's path differences that also occurred on the copies, those with the most lines first."""
     keys = {_path_key(path) for path in correspondence.copy_report.paths if path.lines}
     paths = [path for path in correspondence.run_report.paths if path.lines and _path_key(path) in keys]
     return sorted(paths, key=lambda path: -len(path.lines))[:_MAX_BRANCHES]
@@ -90,8 +92,8 @@ def _differing_paths(correspondence: Correspondence) -> list[PathDifference]:
 
 def _path_key(path: PathDifference) -> tuple[str, int | None, str | None]:
     """Return a key for a path difference: the function that is called, and the line and function of the call."""
-    place = path.location
-    return path.function, place.line if place is not None else None, place.function if place is not None else None
+    location = path.location
+    return (path.function, *((location.line, location.function) if location is not None else (None, None)))
 
 
 def _is_same_line(one: Location | None, other: Location | None) -> bool:
@@ -99,7 +101,7 @@ def _is_same_line(one: Location | None, other: Location | None) -> bool:
 
 
 def _guard_filters(guards: Sequence[GuardCost]) -> list[tuple[str, Callable[..., Any]]]:
-    """Return the functions of this PyTorch that may leave out the most expensive guards."""
+    """Return PyTorch's functions that may leave out the most expensive guards, by name, if this release has them."""
     is_global = "G[" in guards[0].guard
     names = [name for name in _GUARD_FILTERS if is_global or name != "skip_guard_on_globals_unsafe"]
     return [(name, getattr(torch.compiler, name)) for name in names if hasattr(torch.compiler, name)]
@@ -110,11 +112,11 @@ def _is_faster_by(times: tuple[Spread, Spread], min_us: float) -> bool:
     return times_before.median_us - times_after.median_us >= min_us and are_apart(times_after, times_before)
 
 
-def _compared_times(unchanged: Variant, changed: Variant) -> tuple[Spread, Spread] | None:
+def _time_both(unchanged: Variant, changed: Variant) -> tuple[Spread, Spread] | None:
     """Return the times of a changed call and of the unchanged one; ``None`` if the changed call cannot be timed."""
     require_time()
     start = time.monotonic()
-    # The call may need the branch or the guards, and raise an error without them.
+    # The call may raise an error without the branch or the guards.
     with recompiling(changed.subject.call), contextlib.suppress(Exception):
         if changed.warm_up():
             calls = time_in_turn([changed.run, unchanged.run], _BUDGET, end=start + 10 * _BUDGET.seconds)

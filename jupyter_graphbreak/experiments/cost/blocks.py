@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 #: Blocks contain at least this share of a model's parameters.
 _MIN_SHARE_OF_PARAMETERS = 0.3
-#: The end of a block's place, after the container.
-_INDEX_SUFFIX = re.compile(r"(?:\[\d+\]|\.\d+)$")
+#: The end of a block's path, after the path of its container.
+_INDEX_AT_END = re.compile(r"(?:\[\d+\]|\.\d+)$")
 
 
 @dataclass(frozen=True)
@@ -30,48 +30,48 @@ class RepeatedBlocks:
     ----------
     name : str
         The name of their class.
-    places : tuple of str
-        Their places, such as ``self.layers.0``.
+    paths : tuple of str
+        Their paths, such as ``self.layers.0``.
     compiles_in_place : bool
         Whether ``block.compile()`` compiles a block: it does nothing if ``forward`` is PyTorch's own.
     """
 
     name: str
-    places: tuple[str, ...]
+    paths: tuple[str, ...]
     compiles_in_place: bool = True
 
     @property
     def container(self) -> str | None:
-        """The place of the container of all blocks, such as ``self.layers``; ``None`` if they share no container."""
-        containers = {_INDEX_SUFFIX.sub("", place) for place in self.places}
+        """The path of the blocks' container, such as ``self.layers``; ``None`` if they share no container."""
+        containers = {_INDEX_AT_END.sub("", path) for path in self.paths}
         return containers.pop() if len(containers) == 1 else None
 
 
-def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: int) -> RepeatedBlocks | None:
-    """Return the modules of the repeated class that contains the most parameters of a model.
+def find_repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: int) -> RepeatedBlocks | None:
+    """Return the blocks that a model repeats: the modules of the repeated class that contains the most parameters.
 
-    A module inside another one of its class does not count. Modules without submodules, such as linear layers, do
-    not count. ``Sequential`` modules are alike only if the modules in them are.
+    Modules without submodules, such as linear layers, do not count, nor do modules inside a module of the same class.
+    ``Sequential`` modules count as one class only if the modules in them have the same classes.
 
     Parameters
     ----------
     modules : iterable of tuple
-        The modules with their places, each module before those inside it.
+        The modules with their paths, each module before those inside it.
     min_count : int
         The minimum number of blocks.
 
     Returns
     -------
     RepeatedBlocks or None
-        ``None`` if no class is repeated, or if the blocks are a small part of the model.
+        ``None`` if no class is repeated often enough, or if the blocks are a small part of the model.
     """
     all_modules = list(modules)
     modules_by_key: defaultdict[Any, list[tuple[str, torch.nn.Module]]] = defaultdict(list)
     ids_inside: defaultdict[Any, set[int]] = defaultdict(set)
-    for place, module in all_modules:
+    for path, module in all_modules:
         key = _block_key(module)
         if key is not None and id(module) not in ids_inside[key]:
-            modules_by_key[key].append((place, module))
+            modules_by_key[key].append((path, module))
             ids_inside[key].update(map(id, module.modules()))
     sizes = {
         key: _parameter_count(module for _, module in blocks)
@@ -85,11 +85,11 @@ def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: i
         return None
     blocks = modules_by_key[largest]
     first = blocks[0][1]
-    return RepeatedBlocks(type(first).__name__, tuple(place for place, _ in blocks), not has_skipped_forward(first))
+    return RepeatedBlocks(type(first).__name__, tuple(path for path, _ in blocks), not has_skipped_forward(first))
 
 
 def _block_key(module: torch.nn.Module) -> Any:
-    """Return the key that blocks of one class share; ``None`` if the module cannot be a block."""
+    """Return the key that a module shares with modules of its class; ``None`` if the module cannot be a block."""
     if not any(True for _ in module.children()) or isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict):
         return None
     if isinstance(module, torch.nn.Sequential):
@@ -104,8 +104,14 @@ def _parameter_count(modules: Iterable[torch.nn.Module]) -> int:
 
 
 @contextlib.contextmanager
-def replaced_forwards(forwards: Iterable[tuple[Any, Callable[..., Any]]]) -> Iterator[None]:
-    """Replace the method ``forward`` of modules or of their classes while the context is open."""
+def replace_forwards(forwards: Iterable[tuple[Any, Callable[..., Any]]]) -> Iterator[None]:
+    """Replace the method ``forward`` of modules or of their classes while the context is open.
+
+    Parameters
+    ----------
+    forwards : iterable of tuple
+        The modules or classes, each with its new method.
+    """
     with contextlib.ExitStack() as exit_stack:
         for owner, forward in forwards:
             exit_stack.enter_context(patch_attribute(owner, "forward", forward))

@@ -1,4 +1,4 @@
-"""Clocks for calls on the processor, and for calls on a CUDA device, which runs asynchronously."""
+"""Clocks for calls that run on the processor, and for calls on a CUDA device, which runs asynchronously."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Records moments, and converts them to times afterwards."""
+    """Records moments during a call, and converts them to times afterwards."""
 
     def mark(self) -> Any:
         """Return the current moment."""
@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class ProcessorClock:
-    """The clock for a call whose work is done when it returns."""
+    """The clock for a call that has done all of its work when it returns."""
 
     def mark(self) -> int:
         """Return the current moment."""
@@ -36,8 +36,8 @@ class ProcessorClock:
 class CudaClock:
     """The clock for a call that queues work on a CUDA device.
 
-    A moment is an event on the device's stream, so the time between two includes the time that the device waited for
-    the processor. The processor waits for the device only after all moments are recorded.
+    A moment is an event on the device's stream, so the time between two moments includes the time that the device
+    waited for the processor. The processor waits for the device only after all moments are recorded.
 
     Parameters
     ----------

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Correspondence:
-    """Maps the ids of a repeated run to those of the original run.
+    """Maps the ids in the report of a repeated run to those in the report of the original run.
 
     Parameters
     ----------
     copy_report : Report
         The report of the repeated run on copies.
     run_report : Report
-        The report of the original run; ``copy_report`` itself if there is none.
+        The report of the original run; ``copy_report`` itself if there was no original run.
     entry : str or None
-        The frame of ``run_report`` at which the repeated part begins.
+        The id of the frame in ``run_report`` with which the repeated part begins.
     """
 
     def __init__(self, copy_report: Report, run_report: Report, entry: str | None = None) -> None:
@@ -38,84 +38,84 @@ class Correspondence:
         first = frames.index(entry) if entry in frames else 0
         later_frames = set(frames[first:])
         copy_names, run_names = self._copy_names, self._run_names = (
-            _source_names(copy_report),
-            _source_names(run_report),
+            _source_name_by_id(copy_report),
+            _source_name_by_id(run_report),
         )
-        self._frames = _pairs(
+        self._frames = _pair_ids(
             ((frame.id, _frame_key(frame, copy_names)) for frame in copy_report.frames),
             ((frame.id, _frame_key(frame, run_names)) for frame in run_report.frames if frame.id in later_frames),
         )
         later_graphs = [
             graph for graph in run_report.graphs if graph.frame in later_frames or graph.frame not in frames
         ]
-        self._graphs = _pairs(map(_graph_with_key, copy_report.graphs), map(_graph_with_key, later_graphs))
-        # The caller of the entry's code may differ, and so may the role of the frame; its graphs are the same.
+        self._graphs = _pair_ids(map(_graph_with_key, copy_report.graphs), map(_graph_with_key, later_graphs))
+        # If the copies are called by different code, their frames may have a different role, but the same graphs.
         run_frames = {graph.id: graph.frame for graph in run_report.graphs}
         for graph in copy_report.graphs:
             if graph.id in self._graphs:
                 self._frames.setdefault(graph.frame, run_frames[self._graphs[graph.id]])
-        self._breaks = _pairs(
+        self._breaks = _pair_ids(
             ((break_.id, _break_key(break_, copy_names)) for break_ in copy_report.breaks),
             ((break_.id, _break_key(break_, run_names)) for break_ in run_report.breaks),
         )
 
-    def source(self, ident: str) -> str | None:
+    def original_source(self, ident: str) -> str | None:
         """Return the id of a source in the original run's report."""
         name = self._copy_names(ident)
         return next((source.id for source in self.run_report.sources if self._run_names(source.id) == name), None)
 
-    def location(self, location: Location | None) -> Location | None:
-        """Return a location as the original run's report names it; ``None`` if that report lacks its source."""
-        source = self.source(location.source) if location is not None else None
+    def original_location(self, location: Location | None) -> Location | None:
+        """Return a location with the source's id in the original run's report; ``None`` if it lacks the source."""
+        source = self.original_source(location.source) if location is not None else None
         return replace(location, source=source) if location is not None and source is not None else None
 
     def locator(self, files: Mapping[str, str], find_cell: FindCell) -> Locate:
-        """Return a function that locates stacks in the original run's report.
+        """Return a function that finds the locations of stacks in the sources of the original run's report.
 
         Parameters
         ----------
         files : mapping
             The file name of each source of the repeated run's report, by the source's id.
         """
-        return locator({name: self.source(ident) for ident, name in files.items()}, find_cell)
+        return locator({name: self.original_source(ident) for ident, name in files.items()}, find_cell)
 
-    def frame(self, ident: str | None) -> str | None:
+    def original_frame(self, ident: str | None) -> str | None:
         """Return the id of a frame in the original run's report."""
         return self._frames.get(ident or "")
 
-    def graph(self, ident: str | None) -> str | None:
+    def original_graph(self, ident: str | None) -> str | None:
         """Return the letter of a graph in the original run's report."""
         return self._graphs.get(ident or "")
 
-    def break_(self, ident: str | None) -> str | None:
+    def original_break(self, ident: str | None) -> str | None:
         """Return the id of a break in the original run's report."""
         return self._breaks.get(ident or "")
 
-    def frames(self) -> set[str]:
-        """Return the ids of the original run's frames that have a match."""
+    def matched_frames(self) -> set[str]:
+        """Return the ids of the original run's frames that match a frame of the repeated run."""
         return set(self._frames.values())
 
     def compile_seconds(self) -> float:
         """Return the seconds that compiling the matched frames took."""
-        frames = self.frames()
+        frames = self.matched_frames()
         return sum(frame.compile_s or 0.0 for frame in self.run_report.frames if frame.id in frames)
 
 
-def _pairs(copies: Iterable[tuple[str, Hashable]], originals: Iterable[tuple[str, Hashable]]) -> dict[str, str]:
-    """Pair the ids with equal keys, in order."""
+def _pair_ids(copies: Iterable[tuple[str, Hashable]], originals: Iterable[tuple[str, Hashable]]) -> dict[str, str]:
+    """Pair the ids of copies with the ids of originals that have the same keys, in order."""
     ids_by_key: defaultdict[Hashable, list[str]] = defaultdict(list)
     for ident, key in originals:
         ids_by_key[key].append(ident)
     return {ident: ids_by_key[key].pop(0) for ident, key in copies if ids_by_key[key]}
 
 
-def _source_names(report: Report) -> Callable[[str], str]:
+def _source_name_by_id(report: Report) -> Callable[[str], str]:
     names = {source.id: source.path or source.name for source in report.sources}
     return lambda ident: names.get(ident, ident)
 
 
 def _frame_key(frame: Frame, name: Callable[[str], str]) -> Hashable:
-    return frame.function, frame.role, _place(frame.location, name)
+    return frame.function, frame.role, _location_key(frame.location, name)
 
 
 def _graph_with_key(graph: Graph) -> tuple[str, Hashable]:
@@ -123,8 +123,8 @@ def _graph_with_key(graph: Graph) -> tuple[str, Hashable]:
 
 
 def _break_key(break_: Break, name: Callable[[str], str]) -> Hashable:
-    return break_.gb_id or break_.gb_type, _place(break_.location, name)
+    return break_.gb_id or break_.gb_type, _location_key(break_.location, name)
 
 
-def _place(location: Location | None, name: Callable[[str], str]) -> tuple[str, int, int | None] | None:
+def _location_key(location: Location | None, name: Callable[[str], str]) -> tuple[str, int, int | None] | None:
     return (name(location.source), location.line, location.column) if location is not None else None

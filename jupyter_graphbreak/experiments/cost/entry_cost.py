@@ -26,14 +26,18 @@ from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.further_measurements import MIN_S, result_or_none, with_further_measurements
+from jupyter_graphbreak.experiments.cost.further_measurements import (
+    MIN_BASIS_S,
+    result_or_none,
+    with_further_measurements,
+)
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
     Overhead,
     Owners,
+    divide_into_parts,
     graph_to_break_us,
     mark_us,
-    parts_of,
     time_share,
 )
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
@@ -61,11 +65,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import CostPart, Spread, Startup
     from jupyter_graphbreak.report.schema import Report
 
-#: The seconds for measuring, per variant.
+#: The number of seconds for measuring each variant.
 VARIANT_S = 1.0
 #: The number of profiled calls.
 _PROFILED_CALLS = 15
-#: After this many seconds, no further remedy is compiled.
+#: The number of seconds after which no further remedy is compiled.
 _MAX_COMPILE_S = 60.0
 #: Functions of the CUDA runtime, the CUDA driver and HIP that launch kernels or graphs, or synchronize.
 _KERNEL_LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
@@ -75,8 +79,8 @@ _SYNCHRONIZATION = re.compile(
 )
 
 
-def lookups_us(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
-    """Return the median of the microseconds in which each frame's code is selected, by compile id."""
+def lookup_us_by_frame(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
+    """Return the median of the microseconds that it takes to select the code of each frame, by compile id."""
     times_by_frame: defaultdict[str, list[float]] = defaultdict(list)
     for ranges in profiles:
         lookups_and_regions = [range_ for range_ in ranges if range_.kind in {"lookup", "region"}]
@@ -86,7 +90,7 @@ def lookups_us(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in times_by_frame.items()}
 
 
-def operations_outside(ranges: Sequence[Range]) -> int:
+def count_operations_outside_graphs(ranges: Sequence[Range]) -> int:
     """Count the top-level operations that ran neither in a graph nor in the backward pass of a graph.
 
     Operations that print a tensor do not count.
@@ -103,12 +107,12 @@ def operations_outside(ranges: Sequence[Range]) -> int:
 
 
 def device_work(activities: Sequence[Activity]) -> DeviceWork:
-    """Return the work of a call on its device.
+    """Return the work that a call causes on its device.
 
     Parameters
     ----------
     activities : sequence of Activity
-        The activities in order.
+        The activities of the call, in order.
     """
     names = [activity.name for activity in activities]
     allocated_bytes = itertools.accumulate(
@@ -123,7 +127,7 @@ def device_work(activities: Sequence[Activity]) -> DeviceWork:
 
 
 class MeasuredEntry(NamedTuple):
-    """The cost of an entry, the report of the run on copies in which the entry was compiled, and the startup times.
+    """The cost of an entry, the report of the run on copies in which it was compiled, and its start-up times.
 
     ``startup`` is ``None`` if no run preceded the measurement, or if the backend uses no caches.
     """
@@ -147,13 +151,14 @@ def measure_entry(
     Parameters
     ----------
     remedy_contexts : mapping
-        The contexts that apply remedies, by the ids of the remedies; each call of the variant runs in its context.
+        The contexts that apply remedies, by the ids of the remedies. Each call with these remedies runs in its context.
     run : Report or None
-        The report whose ids for graphs, breaks and frames the parts use; by default that of the run on copies.
+        The report whose ids for graphs, breaks and frames are used; by default the report of the run on copies.
     budget : Budget or None
-        The time limit for measuring, without compiling; by default one second for each variant.
+        The time for measuring, which does not include compiling; by default one second for each variant.
     end : float
-        The deadline in seconds of :func:`time.monotonic`; after it, no remedy is measured and few calls are made.
+        The deadline, in seconds of :func:`time.monotonic`. After it, no further remedy is compiled, and few calls are
+        made.
     """
     start = time.monotonic()
     with entry.set_up(), sandboxed(), contextlib.ExitStack() as exit_stack:
@@ -170,10 +175,10 @@ def measure_entry(
         compilations_before = compilation_count()
         calls = _timed_calls(variants, budget, end)
         is_settled = is_settled and compilations_before == compilation_count()
-        profiles = _profiles(variants.compiled, end) if is_settled else []
+        profiles = _profile_calls(variants.compiled, end) if is_settled else []
         correspondence = Correspondence(copy_report, run if run is not None else copy_report, entry.frame)
         frame = entry.frame if run is not None else next((frame.id for frame in copy_report.frames), None)
-        compiled_time, parts = _divided_time(variants.compiled, calls, profiles, copy_report)
+        compiled_time, parts = _divide_time(variants.compiled, calls, profiles, copy_report)
         cost = EntryCost(
             function=entry.function,
             frame=frame,
@@ -182,15 +187,15 @@ def measure_entry(
             compiled=compiled_time,
             parts=[_with_original_ids(part, correspondence) for part in parts],
             coverage=_coverage(variants.eager, profiles, time_share(parts)),
-            break_even_calls=_break_even(gain_us(spread_of(calls.eager), compiled_time), correspondence),
+            break_even_calls=_break_even_calls(gain_us(spread_of(calls.eager), compiled_time), correspondence),
         )
-        cost = _with_variants(cost, variants, calls)
+        cost = _with_remedies_and_device_work(cost, variants, calls)
         if is_settled:
             locate = correspondence.locator(files, find_cell)
-            graph_us = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
+            us_by_graph = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
             used_frames = {mark.name for call in calls.compiled for mark in call.marks if mark.kind == "entered"}
             steady = SteadyState(
-                entry, variants.eager, variants.compiled, correspondence, locate, graph_us, guards, used_frames
+                entry, variants.eager, variants.compiled, correspondence, locate, us_by_graph, guards, used_frames
             )
             cost = with_further_measurements(cost, steady, seconds=time.monotonic() - start, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run is not None else None
@@ -198,7 +203,7 @@ def measure_entry(
 
 
 class _Variants(NamedTuple):
-    """The variants of an entry that are timed in turn, and a program whose break does nothing."""
+    """The variants of an entry that are timed in turn, and a program in which nothing runs between two graphs."""
 
     eager: Variant
     compiled: Variant
@@ -217,17 +222,17 @@ class _TimedCalls(NamedTuple):
 
 def _variants_of(entry: Entry, remedy_contexts: Mapping[tuple[str, ...], RemedyContext]) -> _Variants:
     eager = Variant(entry, compiled=False)
-    compiled = Variant(entry, compiled=True, marked=True)
+    compiled = Variant(entry, compiled=True, records_marks=True)
     remedied_variants = dict(_remedied_variants(remedy_contexts, compiled))
     empty_break = Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager")
-    return _Variants(eager, compiled, Variant(empty_break, compiled=True, marked=True), remedied_variants)
+    return _Variants(eager, compiled, Variant(empty_break, compiled=True, records_marks=True), remedied_variants)
 
 
 def _timed_calls(variants: _Variants, budget: Budget | None, end: float) -> _TimedCalls:
     runs = [
         variants.eager.run,
-        variants.compiled.run_in_parts,
-        variants.break_only.run_in_parts,
+        variants.compiled.run_with_marks,
+        variants.break_only.run_with_marks,
         *(variant.run for variant in variants.remedied.values()),
     ]
     eager, compiled, break_only, *remedied = time_in_turn(
@@ -236,18 +241,20 @@ def _timed_calls(variants: _Variants, budget: Budget | None, end: float) -> _Tim
     return _TimedCalls(eager, compiled, break_only, remedied)
 
 
-def _divided_time(
+def _divide_time(
     compiled: Variant, calls: _TimedCalls, profiles: list[list[Range]], report: Report
 ) -> tuple[Spread, list[CostPart]]:
-    """Return the time of a compiled call, and its parts with the ids of the run on copies."""
+    """Return the time of a compiled call, and the parts of this time, with the ids of the run on copies."""
     overhead = NO_OVERHEAD
     if isinstance(compiled.clock, ProcessorClock):
         overhead = Overhead(mark_us(calls.compiled), graph_to_break_us(calls.break_only))
-    return parts_of(calls.compiled, Owners(report, compiled.timer.compile_ids, lookups_us(profiles), overhead))
+    return divide_into_parts(
+        calls.compiled, Owners(report, compiled.timer.compile_ids, lookup_us_by_frame(profiles), overhead)
+    )
 
 
-def _with_variants(cost: EntryCost, variants: _Variants, calls: _TimedCalls) -> EntryCost:
-    """Return the cost with the times of the remedied variants, and with the work of each variant on its device."""
+def _with_remedies_and_device_work(cost: EntryCost, variants: _Variants, calls: _TimedCalls) -> EntryCost:
+    """Return the cost with the times of the variants with remedies, and with the work of each variant on its device."""
 
     def work_of(variant: Variant) -> DeviceWork | None:
         return _device_work(variant) if cost.settled else None
@@ -266,7 +273,7 @@ def _with_variants(cost: EntryCost, variants: _Variants, calls: _TimedCalls) -> 
 def _remedied_variants(
     remedy_contexts: Mapping[tuple[str, ...], RemedyContext], compiled: Variant
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
-    """Yield a variant for each remedy that can be applied, as far as memory allows."""
+    """Yield a variant for each remedy that can be applied, while the memory suffices."""
     max_variants = memory_limit() // max(compiled.nbytes(), 1)
     for ids, remedy_context in itertools.islice(remedy_contexts.items(), max_variants):
         variant = None
@@ -292,22 +299,22 @@ def _settled_variants(
         longest = max(longest, time.monotonic() - start)
 
 
-def _profiles(compiled: Variant, end: float) -> list[list[Range]]:
-    """Return profiles of calls, as many as time allows; none if the user's profiler is active."""
+def _profile_calls(compiled: Variant, end: float) -> list[list[Range]]:
+    """Return profiles of as many calls as time allows; no profiles if the user's profiler is active."""
     seeds = SEEDS if compiled.is_random else 1
     profiles: list[list[Range]] = []
     try:
         for number in range(_PROFILED_CALLS + seeds):
             if time.monotonic() > end:
                 break
-            profiles.append(compiled.profiled(number % seeds))
+            profiles.append(compiled.profile_ranges(number % seeds))
     except RuntimeError:
         return []
     return profiles[seeds:]
 
 
 def _device_work(variant: Variant) -> DeviceWork | None:
-    """Return the work of a call on its CUDA device; ``None`` without one, or if the user's profiler is active."""
+    """Return the work of a call on its CUDA device; ``None`` if it uses none, or if the user's profiler is active."""
     if not isinstance(variant.clock, CudaClock):
         return None
     with contextlib.suppress(RuntimeError):
@@ -318,11 +325,11 @@ def _device_work(variant: Variant) -> DeviceWork | None:
 def _second_start(
     entry: Entry, records: Sequence[Record], correspondence: Correspondence, end: float
 ) -> Startup | None:
-    """Return the times of a second start, with the settings that were tried if it bypasses a cache."""
+    """Return the times of a second start; if it bypasses a cache, also the settings that avoid this."""
     startup = second_start(records, correspondence)
     if startup is None or all(graph.cache != "bypass" for graph in startup.graphs):
         return startup
-    with limit_time(min(end, time.monotonic() + max(startup.first_s, MIN_S))):
+    with limit_time(min(end, time.monotonic() + max(startup.first_s, MIN_BASIS_S))):
         changes = result_or_none(lambda: cache_changes(entry, startup, records))
     return replace(startup, changes=changes or [])
 
@@ -331,7 +338,7 @@ _break_graph: Callable[[], None] = torch.compiler.disable(lambda: None)
 
 
 def _empty_break(x: torch.Tensor) -> torch.Tensor:
-    """Contain a break that does nothing, to measure Dynamo's overhead at a break."""
+    """Break the graph to call a function that does nothing, which measures Dynamo's overhead for a break."""
     y = x + 1
     _break_graph()
     return y + 1
@@ -352,27 +359,27 @@ def _coverage(eager: Variant, compiled: list[list[Range]], share: float | None) 
     if not compiled:
         return None
     try:
-        ranges = eager.profiled()
+        ranges = eager.profile_ranges()
     except RuntimeError:
         return None
-    outside = operations_outside(compiled[0])
-    return Coverage(max(0, operations_outside(ranges) - outside), outside, share)
+    outside = count_operations_outside_graphs(compiled[0])
+    return Coverage(max(0, count_operations_outside_graphs(ranges) - outside), outside, share)
 
 
 def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPart:
     """Return a part with the ids of the original run."""
-    graph, break_ = correspondence.graph(part.graph), correspondence.break_(part.break_)
-    return replace(part, graph=graph, break_=break_, frame=correspondence.frame(part.frame))
+    graph, break_ = correspondence.original_graph(part.graph), correspondence.original_break(part.break_)
+    return replace(part, graph=graph, break_=break_, frame=correspondence.original_frame(part.frame))
 
 
-def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:
-    """Return the number of calls whose saved time makes up for the compile time; ``None`` if no time is saved."""
+def _break_even_calls(gain: float | None, correspondence: Correspondence) -> int | None:
+    """Return after how many calls the saved time makes up for the compile time; ``None`` if no time is saved."""
     compile_s = correspondence.compile_seconds()
     return max(1, math.ceil(compile_s * 1e6 / gain)) if gain is not None and compile_s > 0 else None
 
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
-    """Return the entry for a call of a function, with the backend it was compiled with, or else ``inductor``.
+    """Return the entry for a call to a function, with the backend it was compiled with, or else ``inductor``.
 
     Parameters
     ----------
@@ -388,5 +395,5 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
 
 @disable_gradients_and_overrides()
 def device_of(entry: Entry) -> str:
-    """Return the device of a call: the first one other than the CPU among its tensors' devices, or else ``cpu``."""
+    """Return the device of a call: the first device of its tensors that is not the CPU, or else ``cpu``."""
     return next((str(tensor.device) for tensor in entry.tensors() if tensor.device.type != "cpu"), "cpu")

@@ -1,4 +1,4 @@
-"""Measurements of an entry besides time, as a table: each row fills one field of the entry's cost."""
+"""A table of the measurements that follow the timing of an entry; each of them fills one field of the entry's cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.cost.fusion import unfused_kernels
 from jupyter_graphbreak.experiments.cost.growth import memory_growth
 from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.memory import measure_memory, with_compiled_lines
-from jupyter_graphbreak.experiments.cost.memory_changes import tried_changes
+from jupyter_graphbreak.experiments.cost.memory_changes import try_memory_changes
 from jupyter_graphbreak.experiments.cost.operations import slow_operations
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, require_time
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import EntryCost, MemoryCost
 
 _T = TypeVar("_T")
-#: Further measurements may take this many seconds, however little time was spent before.
-MIN_S = 10.0
+#: Time limits are shares of the time spent before, or of this many seconds if less time was spent.
+MIN_BASIS_S = 10.0
 
 
 class FurtherMeasurement(NamedTuple):
@@ -34,28 +34,28 @@ class FurtherMeasurement(NamedTuple):
 
     Parameters
     ----------
-    fills : str
-        The field of the entry's cost that it fills or extends.
-    needs : str
-        A field of the entry's cost, or of the steady state, that must be neither empty nor ``None``.
-    share : float
-        The time that it may take, as a share of the time spent before the first measurement. Time left by earlier
-        measurements is added.
+    field : str
+        The field of the entry's cost that the measurement fills or extends.
+    required_attribute : str
+        An attribute of the entry's cost or of the steady state that must be neither empty nor ``None``.
+    time_share : float
+        The time that the measurement may take, as a share of the time spent before the first measurement of the table.
+        Time left by earlier measurements is added.
     measure : callable
         Returns the new value of the field.
-    compile_share : float
-        Additional time that it may take, as a share of the time that compiling took in the run.
+    compile_time_share : float
+        Additional time that the measurement may take, as a share of the time that compiling took in the run.
     """
 
-    fills: Literal["guards", "memory", "ops", "alternatives", "regions", "unfused"]
-    needs: str
-    share: float
+    field: Literal["guards", "memory", "ops", "alternatives", "regions", "unfused"]
+    required_attribute: str
+    time_share: float
     measure: Callable[[SteadyState, EntryCost], Any]
-    compile_share: float = 0.0
+    compile_time_share: float = 0.0
 
 
-def _memory(cost: EntryCost) -> MemoryCost:
-    """Return the memory cost of an entry, which an earlier row has measured."""
+def _measured_memory(cost: EntryCost) -> MemoryCost:
+    """Return the memory cost of an entry, which an earlier measurement of the table has filled in."""
     if cost.memory is None:
         raise LookupError
     return cost.memory
@@ -65,41 +65,39 @@ def _memory(cost: EntryCost) -> MemoryCost:
 MEASUREMENTS = (
     FurtherMeasurement(
         "guards", "frame_guards", 0.3,
-        lambda state, _: state.compiled.between_calls(
+        lambda state, _: state.compiled.run_between_calls(
             functools.partial(
-                time_guards, state.frame_guards, state.used_frames, state.correspondence.frame, state.locate
+                time_guards, state.frame_guards, state.used_frames, state.correspondence.original_frame, state.locate
             )
         ),
     ),
     FurtherMeasurement("memory", "entry", 0.1, lambda state, _: measure_memory(state)),
-    FurtherMeasurement("ops", "graph_us", 0.2, lambda state, _: slow_operations(state)),
-    FurtherMeasurement("unfused", "graph_us", 0.1, lambda state, _: unfused_kernels(state)),
+    FurtherMeasurement("ops", "us_by_graph", 0.2, lambda state, _: slow_operations(state)),
+    FurtherMeasurement("unfused", "us_by_graph", 0.1, lambda state, _: unfused_kernels(state)),
     FurtherMeasurement(
         "alternatives", "entry", 0.2,
         lambda state, cost: measure_alternatives(state, cost.compiled, cost.guards or []),
     ),
     FurtherMeasurement(
         "memory", "memory", 0.1,
-        lambda state, cost: replace(_memory(cost), growth=memory_growth(state, _memory(cost))),
+        lambda state, cost: replace(_measured_memory(cost), growth=memory_growth(state, _measured_memory(cost))),
     ),
-    FurtherMeasurement("memory", "memory", 0.1, lambda state, cost: with_compiled_lines(_memory(cost), state)),
-    FurtherMeasurement("regions", "entry", 0.3, lambda state, _: measure_regions(state), compile_share=1.0),
+    FurtherMeasurement("memory", "memory", 0.1, lambda state, cost: with_compiled_lines(_measured_memory(cost), state)),
+    FurtherMeasurement("regions", "entry", 0.3, lambda state, _: measure_regions(state), compile_time_share=1.0),
     FurtherMeasurement(
         "memory", "memory", 0.5,
-        lambda state, cost: replace(_memory(cost), changes=tried_changes(state, _memory(cost))),
+        lambda state, cost: replace(_measured_memory(cost), changes=try_memory_changes(state, _measured_memory(cost))),
     ),
 )  # fmt: skip
 
 
 def with_further_measurements(cost: EntryCost, steady_state: SteadyState, *, seconds: float, end: float) -> EntryCost:
-    """Return the cost of an entry with all measurements of the table.
+    """Make all measurements of the table, and return the cost of an entry with them.
 
     Parameters
     ----------
     cost : EntryCost
-        The times of the entry.
-    steady_state : SteadyState
-        The entry.
+        The cost of the entry without them.
     seconds : float
         The seconds that were spent before these measurements.
     end : float
@@ -107,12 +105,12 @@ def with_further_measurements(cost: EntryCost, steady_state: SteadyState, *, sec
     """
     deadline, compile_s = time.monotonic(), steady_state.correspondence.compile_seconds()
     for row in MEASUREMENTS:
-        deadline += row.share * max(seconds, MIN_S) + row.compile_share * compile_s
-        if getattr(steady_state, row.needs, None) or getattr(cost, row.needs, None):
+        deadline += row.time_share * max(seconds, MIN_BASIS_S) + row.compile_time_share * compile_s
+        if getattr(steady_state, row.required_attribute, None) or getattr(cost, row.required_attribute, None):
             with limit_time(min(end, deadline)):
                 value = result_or_none(functools.partial(row.measure, steady_state, cost))
             if value is not None:
-                cost = replace(cost, **{row.fills: value})
+                cost = replace(cost, **{row.field: value})
     return cost
 
 
@@ -121,5 +119,5 @@ def result_or_none(measure: Callable[[], _T]) -> _T | None:
     try:
         require_time()
         return measure()
-    except (Exception, TimeUpError):  # noqa: BLE001 - a backward pass from all results may fail, for example
+    except (Exception, TimeUpError):  # noqa: BLE001 - for example, a backward pass from all results may fail
         return None

@@ -1,4 +1,4 @@
-"""List pairs of kernels that inductor does not fuse although one passes a lot of memory to the other, and say why."""
+"""List pairs of kernels that Inductor does not fuse although one passes a lot of memory to the other, and say why."""
 
 from __future__ import annotations
 
@@ -31,39 +31,39 @@ _SLOW_US, _SLOW_SHARE = 200.0, 0.2
 _NOTABLE_BYTES, _NOTABLE_SHARE = 1 << 18, 0.1
 #: The maximum number of pairs.
 _MAX_PAIRS = 5
-#: The kinds of the reasons that inductor gives, by a part of the reason's text.
-_KINDS: dict[str, WhyNotFused] = {
+#: The kinds of reasons that Inductor gives, by the words that identify them.
+_KIND_BY_WORDS: dict[str, WhyNotFused] = {
     "intermediate nodes": "between",
     "memory deps did not match": "order",
     "no shared data": "order",
     "tiling": "order",
     "device mismatch": "device",
 }
-#: Operations that libraries also compute in eager code, so that nobody expects them to be fused.
+#: Operations that eager mode also computes with libraries, so that nobody expects them to be fused.
 _LIBRARY_OPERATIONS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
 
 
 def unfused_kernels(steady_state: SteadyState) -> list[UnfusedKernels]:
-    """Return pairs of kernels of slow graphs that inductor does not fuse, those that pass the most memory first."""
-    compiled, graph_us, timer = steady_state.compiled, steady_state.graph_us, steady_state.compiled.timer
-    min_us = max(_SLOW_US, _SLOW_SHARE * sum(graph_us.values()))
-    if max(graph_us.values(), default=0.0) < min_us or backend_name(timer.backend) != "inductor":
+    """Return pairs of kernels that Inductor does not fuse in slow graphs, those that pass the most memory first."""
+    compiled, us_by_graph, timer = steady_state.compiled, steady_state.us_by_graph, steady_state.compiled.timer
+    min_us = max(_SLOW_US, _SLOW_SHARE * sum(us_by_graph.values()))
+    if max(us_by_graph.values(), default=0.0) < min_us or backend_name(timer.backend) != "inductor":
         return []
     inputs = compiled.graph_inputs()
     graph_by_frame = {graph.frame: graph.id for graph in steady_state.correspondence.copy_report.graphs}
-    kernels_found: list[UnfusedKernels] = []
+    unfused: list[UnfusedKernels] = []
     for number, graph_inputs in inputs.items():
         graph = graph_by_frame.get(timer.compile_ids[number], "")
-        ident = steady_state.correspondence.graph(graph)
-        if ident is None or graph_us.get(graph, 0.0) < min_us:
+        ident = steady_state.correspondence.original_graph(graph)
+        if ident is None or us_by_graph.get(graph, 0.0) < min_us:
             continue
         module = timer.modules[number]
         try:
             pairs = compiled.run_in_modes(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called here
         except TimeUpError:  # the findings so far are kept
             break
-        kernels_found += notable_kernels(ident, pairs, steady_state.locate)
-    return sorted(kernels_found, key=lambda kernels: -kernels.nbytes)[:_MAX_PAIRS]
+        unfused += notable_kernels(ident, pairs, steady_state.locate)
+    return sorted(unfused, key=lambda kernels: -kernels.nbytes)[:_MAX_PAIRS]
 
 
 def _unfused_pairs_of_graph(
@@ -76,7 +76,7 @@ def _unfused_pairs_of_graph(
 
 
 def notable_kernels(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) -> list[UnfusedKernels]:
-    """Return the pairs that pass a lot of memory; those with the same lines become one, with the largest's reason."""
+    """Return the pairs that pass a lot of memory; pairs on the same lines are merged, with the largest one's reason."""
     min_bytes = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
     merged: dict[tuple[Location, Location | None], UnfusedKernels] = {}
     for pair in sorted(pairs, key=lambda pair: -pair.nbytes):
@@ -92,11 +92,11 @@ def notable_kernels(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) ->
 
 
 def why_not_fused(pair: UnfusedPair) -> WhyNotFused | None:
-    """Return why two kernels are not fused; ``None`` if neither inductor's reason nor their sizes show it."""
+    """Return why two kernels are not fused; ``None`` if neither Inductor's reason nor the kernels show it."""
     first, second = pair.first, pair.second
     if first.library_op is not None or second.library_op is not None:
         return "library"
-    stated_reason = next((kind for words, kind in _KINDS.items() if words in pair.inductor_reason), None)
+    stated_reason = next((kind for words, kind in _KIND_BY_WORDS.items() if words in pair.inductor_reason), None)
     if stated_reason in {"between", "device"}:
         return stated_reason
     if first.is_reduction:

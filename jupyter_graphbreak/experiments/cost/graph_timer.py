@@ -1,4 +1,4 @@
-"""A backend that wraps another one and times its compiled graphs and the code between them."""
+"""A backend that wraps another backend, and times its compiled graphs and the code between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_graphbreak._torch_compat.profile_ranges import mark_graph
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak.experiments.cost.clock import ProcessorClock
-from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark, waited_us, yields
+from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark, waiting_us_so_far, yields_so_far
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,24 +28,24 @@ _T = TypeVar("_T")
 
 
 class _Recording:
-    """The marks of the call that is being timed; ``None`` between such calls.
+    """The marks of the call that is being timed with marks; ``None`` outside such calls.
 
-    Compiled code refers to this object, not to the timer: it may outlive the measurement, and the timer's graphs hold
-    parameters.
+    Compiled code refers to this object, not to the timer: the code may outlive the measurement, and the timer's graphs
+    keep parameters alive.
     """
 
     marks: list[tuple[str, str, Any]] | None = None
 
 
 class GraphTimer:
-    """A backend that wraps another one; its graphs record marks when they begin and end, if a timed call asks for it.
+    """A backend that wraps another backend; :meth:`time` can record when its graphs begin and end.
 
-    The code around the graphs also records marks if it was compiled within :meth:`marking_code`.
+    The code around the graphs can also record marks if it was compiled in the context of :meth:`mark_generated_code`.
 
     Parameters
     ----------
     backend : str or callable
-        The backend that compiles.
+        The backend that compiles the graphs.
     clock : Clock
         The clock for the marks.
 
@@ -56,14 +56,15 @@ class GraphTimer:
     modules : list of GraphModule
         The graphs as Dynamo captured them.
     running_graph : tuple or None
-        The number of the graph that is running, and the number of this run; always ``None`` while marks are recorded.
+        The number of the graph that is running, and the number of this run of a graph. ``None`` if no graph is running,
+        and while marks are recorded.
     """
 
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:
         self.backend = clone_backend(backend) if isinstance(backend, str) else backend
         self.clock = clock
         self._recording = _Recording()
-        self._is_profiled = False
+        self._marks_ranges = False
         self._inputs: dict[int, list[Any]] | None = None
         self.compile_ids: list[str] = []
         self.modules: list[torch.fx.GraphModule] = []
@@ -71,7 +72,7 @@ class GraphTimer:
         self._runs = itertools.count()
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute that Dynamo reads, such as the backend's settings, from the wrapped backend."""
+        """Return the wrapped backend's attribute, such as a setting that Dynamo reads."""
         if name.startswith("_torchdynamo") or name == "backend":
             raise AttributeError(name)
         return getattr(self.backend, name)
@@ -97,7 +98,7 @@ class GraphTimer:
                 self._inputs.setdefault(number, list(args))
             self.running_graph = number, next(self._runs)
             try:
-                if self._is_profiled:
+                if self._marks_ranges:
                     with mark_graph(number):
                         return compiled(*args)
                 return compiled(*args)
@@ -106,8 +107,8 @@ class GraphTimer:
 
         return run
 
-    def marking_code(self) -> AbstractContextManager[None]:
-        """Return a context in which Dynamo generates code that can record marks, see :meth:`time`."""
+    def mark_generated_code(self) -> AbstractContextManager[None]:
+        """Return a context in which Dynamo generates code that can record marks; see :meth:`time`."""
 
         def mark(moment: Moment) -> Callable[[], None]:
             return self._marker(moment, current_compile_id())
@@ -115,34 +116,38 @@ class GraphTimer:
         return mark_compiled_code(mark)
 
     def time(self, call: Callable[[], Any], *, parts: bool = False) -> CallTime:
-        """Make a call and time it; with ``parts``, also time the marks in the call, such as the ends of graphs."""
+        """Time a call; with ``parts``, also record marks in the call, such as the end of each graph."""
         marks: list[tuple[str, str, Any]] = []
         self._recording.marks = marks if parts else None
-        yields_before, waited, process_ns_before = yields(), waited_us(), time.process_time_ns()
+        yields_before, waiting_us_before, process_ns_before = (
+            yields_so_far(),
+            waiting_us_so_far(),
+            time.process_time_ns(),
+        )
         try:
             start = self.clock.mark()
             result = call()
             end = self.clock.mark()
             processor_us = (time.process_time_ns() - process_ns_before) / 1e3
-            yield_count, waited = yields() - yields_before, waited_us() - waited
+            yield_count, waited_us = yields_so_far() - yields_before, waiting_us_so_far() - waiting_us_before
         finally:
             self._recording.marks = None
         first, *times, last = self.clock.times_us([start, *(mark for _, _, mark in marks), end])
         del result  # after the clock has stopped
         timed_marks = [Mark(kind, name, us - first) for (kind, name, _), us in zip(marks, times, strict=True)]
         call_time = CallTime(last - first, timed_marks, yield_count, processor_us)
-        return call_time.without_waiting(waited) if isinstance(self.clock, ProcessorClock) else call_time
+        return call_time.without_waiting(waited_us) if isinstance(self.clock, ProcessorClock) else call_time
 
-    def with_graph_ranges(self, call: Callable[[], _T]) -> _T:
-        """Make a call in which each graph is a range of the profiler."""
-        self._is_profiled = True
+    def call_with_graph_ranges(self, call: Callable[[], _T]) -> _T:
+        """Make a call in which each run of a graph is a range of the profiler."""
+        self._marks_ranges = True
         try:
             return call()
         finally:
-            self._is_profiled = False
+            self._marks_ranges = False
 
     def graph_inputs_of(self, call: Callable[[], object]) -> dict[int, list[Any]]:
-        """Make a call and return the inputs of each graph that it runs, by number."""
+        """Make a call, and return the inputs of each graph that it runs, by the graph's number."""
         inputs: dict[int, list[Any]] = {}
         self._inputs = inputs
         try:
@@ -171,7 +176,7 @@ class GraphTimer:
 
 
 def as_leaves(inputs: list[Any]) -> list[Any]:
-    """Return the inputs of a graph, with leaf tensors that share their memory in place of the tensors."""
+    """Return the inputs of a graph, with each tensor replaced by a leaf tensor that shares its memory."""
     return [
         value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
         for value in inputs

@@ -1,4 +1,4 @@
-"""Measure the memory that each of several calls keeps, and find its owner and the line that allocates it."""
+"""Measure the memory that each of several calls keeps, and find its holder and the line that allocates it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 #: The number of consecutive calls. Memory that the first call keeps does not count: it may fill a cache.
 _CALL_COUNT = 6
-#: The ranges of the profile in which a call runs, and in which garbage is collected at the end.
+#: The profiler's ranges in which a call runs, and in which garbage is collected after the last call.
 _CALL_RANGE, _END_RANGE = "graphbreak call in a row", "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
 
 
 def memory_growth(steady_state: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
-    """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring takes too much memory."""
+    """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring would take too much."""
     if _CALL_COUNT * memory.compiled_peak_bytes > memory_limit():
         return None
     compiled = steady_state.compiled
@@ -52,7 +52,7 @@ def memory_growth(steady_state: SteadyState, memory: MemoryCost) -> MemoryGrowth
         kept_memory = _memory_kept_by_calls(compiled, backward=False)
     if kept_memory.nbytes:
         gc.collect()  # garbage of earlier measurements
-        kept_memory = _memory_kept_by_calls(compiled, backward=has_backward, collects_old_garbage=True)
+        kept_memory = _memory_kept_by_calls(compiled, backward=has_backward, collect_old_garbage=True)
     if not kept_memory.nbytes:
         return None
     growth = MemoryGrowth(_CALL_COUNT, kept_memory.nbytes, holder=kept_memory.holder)
@@ -73,11 +73,11 @@ class _KeptMemory:
     Parameters
     ----------
     nbytes : int
-        The average bytes of a call; 0 if some calls keep nothing.
+        The number of bytes that a call keeps on average; 0 if some calls keep nothing.
     holder : str or None
         The expression that refers to most of the kept tensors.
     stacks : list of Stack
-        The stacks of the eager operations that have allocated the kept tensors, those with the most bytes first.
+        The stacks of the eager operations that allocated the kept tensors, those with the most bytes first.
     """
 
     nbytes: int
@@ -85,23 +85,23 @@ class _KeptMemory:
     stacks: list[Stack]
 
 
-def _memory_kept_by_calls(variant: Variant, *, backward: bool, collects_old_garbage: bool = False) -> _KeptMemory:
-    """Make calls in a row, and return the memory that they keep.
+def _memory_kept_by_calls(variant: Variant, *, backward: bool, collect_old_garbage: bool = False) -> _KeptMemory:
+    """Make several calls in a row, and return the memory that they keep.
 
     Parameters
     ----------
     backward : bool
         Whether a backward pass follows each call.
-    collects_old_garbage : bool
-        Whether to also collect old garbage at the end, which may take longer than a call.
+    collect_old_garbage : bool
+        Whether to collect Python's oldest generation after the last call, which may take longer than a call.
     """
     number = 0
     allocations = AllocationTracker(lambda: (number, stack_in_call(inspect.currentframe())))
     holder: str | None = None
-    by_stack: Counter[Stack] = Counter()
+    bytes_by_stack: Counter[Stack] = Counter()
 
     def observe(call: Callable[[], None]) -> list[Activity]:
-        def calls() -> None:
+        def make_calls() -> None:
             nonlocal number, holder
             first_state: dict[int, weakref.ref[torch.Tensor]] = {}
             for number in range(_CALL_COUNT):
@@ -112,18 +112,18 @@ def _memory_kept_by_calls(variant: Variant, *, backward: bool, collects_old_garb
                 if not number:
                     first_state |= {id(tensor): weakref.ref(tensor) for _, tensor in variant.named_state()}
             with mark_range(_END_RANGE):
-                gc.collect(2 if collects_old_garbage else 1)
-            state = [(place, tensor, first_state.get(id(tensor))) for place, tensor in variant.named_state()]
-            holder = common_holder(place for place, tensor, ref in state if ref is None or ref() is not tensor)
+                gc.collect(2 if collect_old_garbage else 1)
+            state = [(path, tensor, first_state.get(id(tensor))) for path, tensor in variant.named_state()]
+            holder = common_holder(path for path, tensor, ref in state if ref is None or ref() is not tensor)
             for (call_number, stack), nbytes in allocations.live_allocations():
                 if call_number < number:  # the last call may keep memory that the next one would free
-                    by_stack[stack] += nbytes
+                    bytes_by_stack[stack] += nbytes
 
         with _manual_collection(), prevent_compilation():
-            return memory_activities(calls, variant)
+            return memory_activities(make_calls, variant)
 
     nbytes = bytes_per_call(variant.with_consecutive_calls(observe, backward=backward))
-    return _KeptMemory(nbytes, holder, [stack for stack, _ in by_stack.most_common()])
+    return _KeptMemory(nbytes, holder, [stack for stack, _ in bytes_by_stack.most_common()])
 
 
 @contextlib.contextmanager
@@ -139,7 +139,7 @@ def _manual_collection() -> Iterator[None]:
 
 
 def bytes_per_call(activities: Iterable[Activity]) -> int:
-    """Return the bytes that a call after the first allocates and does not free, on average; 0 if only some calls do."""
+    """Return how many bytes each call after the first one keeps on average; 0 if some of these calls keep nothing."""
     bytes_by_range: list[int] = []
     for activity in activities:
         if activity.name in {_CALL_RANGE, _END_RANGE}:
@@ -150,9 +150,9 @@ def bytes_per_call(activities: Iterable[Activity]) -> int:
     return max(0, sum(calls) + end) // len(calls) if min(calls) > 0 else 0
 
 
-def common_holder(places: Iterable[str]) -> str | None:
-    """Return the innermost container with the most places: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
+def common_holder(paths: Iterable[str]) -> str | None:
+    """Return the innermost container of the most paths: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
     holders: Counter[str] = Counter()
-    for place in places:
-        holders.update({place[: index.start()] for index in _INDEX.finditer(place)} or {place})
+    for path in paths:
+        holders.update({path[: index.start()] for index in _INDEX.finditer(path)} or {path})
     return max(holders, key=lambda holder: (holders[holder], len(holder)), default=None)

@@ -1,4 +1,4 @@
-"""Time the guards of compiled frames, to find the objects whose guards take longest."""
+"""Time the guards of compiled frames, to find the objects whose guards take the most time."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards, GuardNode
     from jupyter_graphbreak.experiments.trial.effect_places import Locate
 
-#: The maximum number of objects to list, and the smallest share of a frame's guards that is worth listing.
+#: The maximum number of objects to list, and the minimum share of the time of a frame's guards.
 _MAX_GUARDS = 10
 _NOTABLE_SHARE = 0.02
 #: If one part of an object takes more than this share of the object's time, the parts are listed separately.
 _DOMINANT_SHARE = 0.5
-#: The number of batches in which checks are timed, and how long a batch takes, for all guards and for a single one.
+#: The number of batches in which checks are timed, and the time of a batch, for all guards and for a single guard.
 _BATCHES, _BATCH_NS = 15, 300_000
 _SINGLE_BATCHES, _SINGLE_BATCH_NS = 5, 5_000
-#: The maximum number of calls after which all guards are timed, and the time limit.
+#: The maximum number of calls after which all guards are timed, the time limit, and the minimum number of times kept.
 _MAX_CALLS, _AFTER_CALLS_NS = 200, 300_000_000
 _MIN_TIMES = 5
 #: The maximum factor by which a call slows down the next check; on an idle machine it was 1.2 to 2.7.
@@ -41,10 +41,11 @@ def time_guards(
     locate: Locate,
     call: Callable[[], object] | None = None,
 ) -> list[GuardCost]:
-    """Return the objects whose guards take longest, the most expensive first.
+    """Return the objects whose guards take the most time, the most expensive first.
 
     All guards of a frame are timed together, after a call, which has filled the processor's caches with other data.
-    Their time is divided among the objects by the times of single guards; the time to reach objects is divided evenly.
+    The time is divided among the objects in proportion to the times of single guards; the time to reach objects is
+    divided evenly.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ def time_guards(
     frame_id : callable
         Returns the id of a frame in the report.
     call : callable or None
-        Makes a call; ``None`` if calls change something, so that guards may fail in the next one.
+        Makes a call; ``None`` if calls change something, so that the guards may fail afterwards.
     """
     costs: list[GuardCost] = []
     for frame in frames:
@@ -68,13 +69,13 @@ def time_guards(
             shares = _GuardShares(frame.tree(), statistics.median(all_guards_us))
         except TimeUpError:  # the times of the frames so far are kept
             break
-        frame.check()  # single checks leave notes about the tensors that they have seen; this discards the notes
+        frame.check()  # single checks record the tensors that they have checked; this discards the records
         for group, share in shares.groups():
             if share < _NOTABLE_SHARE:
                 continue
             guards = [code for node in group for code, _ in node.guards]
             stack = next((frame.stacks[node.source] for node in group if node.source in frame.stacks), ())
-            # A comment of a guard names a place in the code.
+            # A guard's comment shows the line of code that led to the guard.
             text = guards[0].partition("  # ")[0].strip() if len(guards) == 1 else group[0].source
             time_of_group = spread([share * us for us in all_guards_us])
             costs.append(GuardCost(frame_id(frame.frame), text, locate(stack), time_of_group, len(guards)))
@@ -82,9 +83,9 @@ def time_guards(
 
 
 class _GuardShares:
-    """The shares of the objects in the time of a frame's guards."""
+    """Each object's share of the time that the guards of a frame take."""
 
-    def __init__(self, root: GuardNode, whole_us: float) -> None:
+    def __init__(self, root: GuardNode, all_guards_us: float) -> None:
         self._root = root
         nodes = list(_nodes(root))
         checks = [check for node in nodes for _, check in node.guards if check is not None][:_MAX_TIMED]
@@ -92,20 +93,20 @@ class _GuardShares:
         for check in checks:
             require_time()
             times[id(check)] = min(_times_us(check, _SINGLE_BATCHES, _SINGLE_BATCH_NS))
-        # Calling a check from Python takes about as long as the fastest check, and does not count.
+        # Calling a check from Python takes about as long as the fastest check; this time does not count.
         call_us = min(times.values(), default=0.0)
         own_us = {
             id(node): sum(times.get(id(check), call_us) - call_us for _, check in node.guards if check is not None)
             for node in nodes
         }
-        reaching_us = max(0.0, whole_us - sum(own_us.values())) / max(1, len(nodes))
+        reaching_us = max(0.0, all_guards_us - sum(own_us.values())) / max(1, len(nodes))
         self._own_us: Mapping[int, float] = {ident: us + reaching_us for ident, us in own_us.items()}
         self._total_us = sum(self._own_us.values()) or 1.0
 
     def groups(self) -> Iterator[tuple[list[GuardNode], float]]:
-        """Yield groups of an object and its parts, each with its share of the time.
+        """Yield groups, each an object with its parts, and each group's share of the time.
 
-        If one part takes most of this time, the object and its parts are separate groups.
+        If one part takes most of an object's time, the object and its parts are separate groups.
         """
         pending = [self._root]
         while pending:
@@ -125,7 +126,7 @@ class _GuardShares:
 
 
 def _nodes(root: GuardNode) -> Iterator[GuardNode]:
-    """Yield an object and its parts."""
+    """Yield an object's node, and those of all its parts."""
     pending = [root]
     while pending:
         node = pending.pop()
@@ -134,9 +135,9 @@ def _nodes(root: GuardNode) -> Iterator[GuardNode]:
 
 
 def _times_after(call: Callable[[], object], check: Callable[[], object]) -> list[float]:
-    """Return the microseconds that a check takes after a call, for the fastest quarter of several calls.
+    """Return the microseconds that a check takes after each of several calls: the fastest quarter of the times.
 
-    On a busy machine, other processes also replace the data in the processor's caches, so the times are limited.
+    On a busy machine, other processes also replace the data in the processor's caches, so the times are capped.
     """
     max_us = _MAX_SLOWDOWN * statistics.median(_times_us(check, _SINGLE_BATCHES, _BATCH_NS))
     times: list[float] = []
@@ -151,7 +152,7 @@ def _times_after(call: Callable[[], object], check: Callable[[], object]) -> lis
 
 
 def _times_us(check: Callable[[], object], batches: int, batch_ns: int) -> list[float]:
-    """Return the microseconds that a check takes, for several batches of calls."""
+    """Return the average microseconds of a check in each of several batches of checks."""
     check()
     start = time.perf_counter_ns()
     check()

@@ -1,4 +1,4 @@
-"""Measure the memory of a call with its backward pass: its peak, and what is kept for the backward pass, by line."""
+"""Measure the peak memory of a call with its backward pass, and the memory that each line keeps for this pass."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     #: The entries of a stack, outermost first.
     Stack = tuple[StackEntry, ...]
     #: The number of a graph, and of a run of the graph.
-    _Run = tuple[int, int]
+    _GraphRun = tuple[int, int]
     #: The shape and dtype of a tensor.
     _ShapeAndDtype = tuple[tuple[int, ...], torch.dtype]
 
 _Key = TypeVar("_Key")
-#: The maximum number of lines to list, and of entries of a stack to search for a line.
+#: The maximum number of lines to list, and the maximum number of entries of a stack.
 _MAX_LINES = 20
 _MAX_FRAMES = 50
 
@@ -53,7 +53,7 @@ def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
     for variant in (steady_state.eager, steady_state.compiled):
         require_time()
         variant.with_backward(lambda call: call())  # compiles the backward pass
-        saved_bytes = SavedBytes(variant.held_memory(), lambda _: stack_in_call(inspect.currentframe()))
+        saved_bytes = SavedBytes(variant.memory_addresses(), lambda _: stack_in_call(inspect.currentframe()))
         variant.with_backward(saved_bytes.observe)
         saved_bytes_by_variant.append(saved_bytes)
         try:
@@ -61,7 +61,7 @@ def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
         except RuntimeError:
             return None
     lines: Counter[Location] = Counter()
-    for stack, nbytes in saved_bytes_by_variant[0].by_key.items():
+    for stack, nbytes in saved_bytes_by_variant[0].bytes_by_key.items():
         if (location := steady_state.locate(stack)) is not None:
             lines[location] += nbytes
     return MemoryCost(
@@ -74,7 +74,7 @@ def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
 
 
 def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activity]:
-    """Make a call of a variant under the profiler, and return its activities, except memory on other devices.
+    """Call a variant under the profiler, and return its activities, except those that allocate on other devices.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activit
 
 
 def peak_bytes(activities: Iterable[Activity]) -> int:
-    """Return the peak of the memory that the activities allocate, without the memory that was allocated before them."""
+    """Return the peak of the bytes that activities allocate; memory allocated before them does not count."""
     return max(itertools.accumulate((activity.nbytes for activity in activities), initial=0))
 
 
@@ -101,16 +101,16 @@ class SavedBytes(Generic[_Key]):
     Parameters
     ----------
     excluded_addresses : collection of int
-        The addresses of memory that does not count, since the call's arguments or state keep it.
+        The addresses of memory that does not count, because the call's arguments or state keep it.
     describe : callable
-        Returns a key for a tensor when an operation keeps it.
+        Returns a key for a tensor when an operation keeps the tensor.
 
     Attributes
     ----------
     peak : int
-        The most bytes that were kept at one time.
-    by_key : dict
-        The bytes kept at the peak, by the key of the operation that kept them first.
+        The maximum number of bytes that were kept at one time.
+    bytes_by_key : dict
+        The bytes kept at the peak, by the key of the tensor that first kept them.
     """
 
     def __init__(self, excluded_addresses: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:
@@ -119,10 +119,10 @@ class SavedBytes(Generic[_Key]):
         self._counts: Counter[int] = Counter()
         self._bytes_by_address: dict[int, tuple[_Key, int]] = {}
         self._current = self.peak = 0
-        self.by_key: dict[_Key, int] = {}
+        self.bytes_by_key: dict[_Key, int] = {}
 
     def observe(self, call: Callable[[], Any]) -> None:
-        """Make a call and count the bytes that it keeps."""
+        """Make a call, and count the bytes that it keeps for its backward pass."""
         with torch.autograd.graph.saved_tensors_hooks(self._keep, _KeptTensor.unpack):
             call()
         self._note_peak()
@@ -147,14 +147,14 @@ class SavedBytes(Generic[_Key]):
     def _note_peak(self) -> None:
         if self._current > self.peak:
             self.peak = self._current
-            by_key: Counter[_Key] = Counter()
+            bytes_by_key: Counter[_Key] = Counter()
             for key, nbytes in self._bytes_by_address.values():
-                by_key[key] += nbytes
-            self.by_key = dict(by_key)
+                bytes_by_key[key] += nbytes
+            self.bytes_by_key = dict(bytes_by_key)
 
 
 def stack_in_call(frame: FrameType | None) -> Stack:
-    """Return the stack of a frame in a variant's call, outermost entry first, without our own frames."""
+    """Return the part of a frame's stack inside a variant's call, outermost entry first, without our own frames."""
     entries: list[StackEntry] = []
     while frame is not None and len(entries) < _MAX_FRAMES and frame.f_code.co_filename != variants.__file__:
         code = frame.f_code
@@ -184,30 +184,30 @@ class _KeptTensor:
 # The lines of compiled graphs.
 
 
-class _SavedPlace(NamedTuple):
-    """A run of a graph, and the number of a tensor that it saves."""
+class _SavedTensorKey(NamedTuple):
+    """The key of a saved tensor: the run of a graph, and the tensor's number among those that this run saves."""
 
-    run: _Run
+    run: _GraphRun
     number: int
 
 
 def with_compiled_lines(memory: MemoryCost, steady_state: SteadyState) -> MemoryCost:
-    """Add the bytes that each line keeps in the compiled call to measured memory, which has those of the eager call."""
+    """Return the memory cost with the bytes that each line keeps in the compiled call, besides the eager call."""
     compiled = steady_state.compiled
     saved_by_run = _SavedByRun(compiled.timer)
-    compiled_bytes = SavedBytes(compiled.held_memory(), saved_by_run.key)
+    compiled_bytes = SavedBytes(compiled.memory_addresses(), saved_by_run.record)
     compiled.with_backward(compiled_bytes.observe)
-    stacks = _stacks(compiled, saved_by_run) if saved_by_run.tensors else {}
+    stacks = _stacks_by_saved_tensor(compiled, saved_by_run) if saved_by_run.tensors else {}
     lines: Counter[Location | None] = Counter()
-    for key, nbytes in compiled_bytes.by_key.items():
-        stack = stacks.get(key, ()) if isinstance(key, _SavedPlace) else key
+    for key, nbytes in compiled_bytes.bytes_by_key.items():
+        stack = stacks.get(key, ()) if isinstance(key, _SavedTensorKey) else key
         lines[steady_state.locate(stack)] += nbytes
     bytes_without_line = lines.pop(None, 0)
     eager = {line.location: line.eager_bytes for line in memory.lines}
     compiled_lines = [
-        MemoryLine(place, eager.get(place, 0), lines.get(place, None if bytes_without_line else 0))
-        for place in dict.fromkeys([*eager, *lines])
-        if place is not None
+        MemoryLine(location, eager.get(location, 0), lines.get(location, None if bytes_without_line else 0))
+        for location in dict.fromkeys([*eager, *lines])
+        if location is not None
     ]
     compiled_lines.sort(key=lambda line: -max(line.eager_bytes, line.compiled_bytes or 0))
     return replace(memory, lines=compiled_lines[:_MAX_LINES])
@@ -219,69 +219,72 @@ class _SavedByRun:
     Parameters
     ----------
     timer : GraphTimer
-        Knows which graph runs.
+        The timer that knows which graph is running.
     """
 
     def __init__(self, timer: GraphTimer) -> None:
         self._timer = timer
-        self.tensors: defaultdict[_Run, list[_ShapeAndDtype]] = defaultdict(list)
+        self.tensors: defaultdict[_GraphRun, list[_ShapeAndDtype]] = defaultdict(list)
 
-    def key(self, tensor: torch.Tensor) -> _SavedPlace | Stack:
-        """Note a saved tensor; return the graph's run and the tensor's number in it, or the stack outside of graphs."""
+    def record(self, tensor: torch.Tensor) -> _SavedTensorKey | Stack:
+        """Record a saved tensor; return its key if a graph is running, otherwise the stack of the operation."""
         run = self._timer.running_graph
         if run is None:
             return stack_in_call(inspect.currentframe())
         self.tensors[run].append((tuple(tensor.shape), tensor.dtype))
-        return _SavedPlace(run, len(self.tensors[run]) - 1)
+        return _SavedTensorKey(run, len(self.tensors[run]) - 1)
 
 
-def _stacks(compiled: Variant, saved_by_run: _SavedByRun) -> dict[_SavedPlace | Stack, Stack]:
-    """Return the known stacks of the operations for which tensors are kept, by the tensors' places."""
+def _stacks_by_saved_tensor(compiled: Variant, saved_by_run: _SavedByRun) -> dict[_SavedTensorKey | Stack, Stack]:
+    """Return the known stacks of the operations for which graphs keep tensors, by the tensors' keys."""
     timer, inputs = compiled.timer, compiled.graph_inputs()
     expected: dict[int, list[SavedTensor] | None] = {}
     for number in dict.fromkeys(number for number, _ in saved_by_run.tensors):
         require_time()
         module, graph_inputs = timer.modules[number], inputs[number]
-        expected[number] = compiled.run_in_modes(lambda: _expected_tensors(timer, module, graph_inputs))  # noqa: B023 - called here
+        expected[number] = compiled.run_in_modes(lambda: _expected_saved_tensors(timer, module, graph_inputs))  # noqa: B023 - called here
     return {
-        _SavedPlace(run, number): tensor.stack
+        _SavedTensorKey(run, number): tensor.stack
         for run, saved_kinds in saved_by_run.tensors.items()
-        for number, tensor in _paired(saved_kinds, expected[run[0]] or []).items()
+        for number, tensor in _pair_by_kind(saved_kinds, expected[run[0]] or []).items()
     }
 
 
-def _paired(saved_kinds: list[_ShapeAndDtype], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
+def _pair_by_kind(saved_kinds: list[_ShapeAndDtype], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
     """Pair saved tensors with the expected ones, by shape and dtype, in order.
 
-    If there are more or fewer tensors of a shape and dtype than expected, they are left out. The overall order may
-    differ slightly: PyTorch prefers parameters, and knows them only when it compiles a call.
+    If the number of tensors with one shape and dtype is not the expected one, these tensors are left out. The order
+    across shapes and dtypes may differ slightly: PyTorch prefers parameters, and knows them only when it compiles a
+    call.
     """
-    places, expected_by_kind = defaultdict(list), defaultdict(list)
-    for place, kind in enumerate(saved_kinds):
-        places[kind].append(place)
+    numbers_by_kind, expected_by_kind = defaultdict(list), defaultdict(list)
+    for number, kind in enumerate(saved_kinds):
+        numbers_by_kind[kind].append(number)
     for saved_tensor in expected:
         expected_by_kind[saved_tensor.shape, saved_tensor.dtype].append(saved_tensor)
     pairs = (
-        zip(places_of_kind, expected_by_kind[kind], strict=True)
-        for kind, places_of_kind in places.items()
-        if len(places_of_kind) == len(expected_by_kind[kind])
+        zip(numbers, expected_by_kind[kind], strict=True)
+        for kind, numbers in numbers_by_kind.items()
+        if len(numbers) == len(expected_by_kind[kind])
     )
     return dict(itertools.chain.from_iterable(pairs))
 
 
-def _expected_tensors(timer: GraphTimer, module: torch.fx.GraphModule, inputs: list[Any]) -> list[SavedTensor] | None:
+def _expected_saved_tensors(
+    timer: GraphTimer, module: torch.fx.GraphModule, inputs: list[Any]
+) -> list[SavedTensor] | None:
     name = str(getattr(timer.backend, "compiler_name", None) or getattr(timer.backend, "__name__", ""))
     leaves = as_leaves(inputs)
     if name != "eager":
         return saved_tensors(name, timer.backend, module, leaves)
-    run = _SavingInterpreter(module)
-    with torch.autograd.graph.saved_tensors_hooks(run.note, lambda tensor: tensor):
-        run.run(*clone(leaves))
-    return run.saved
+    recorder = _SavedTensorRecorder(module)
+    with torch.autograd.graph.saved_tensors_hooks(recorder.record, lambda tensor: tensor):
+        recorder.run(*clone(leaves))
+    return recorder.saved
 
 
-class _SavingInterpreter(torch.fx.Interpreter):
-    """Runs a graph operation by operation, and records the tensors that autograd saves for each."""
+class _SavedTensorRecorder(torch.fx.Interpreter):
+    """Runs a graph operation by operation, and records the tensors that autograd saves for each operation."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
@@ -293,7 +296,7 @@ class _SavingInterpreter(torch.fx.Interpreter):
         self._node = n
         return super().run_node(n)
 
-    def note(self, tensor: torch.Tensor) -> torch.Tensor:
+    def record(self, tensor: torch.Tensor) -> torch.Tensor:
         """Record that the running operation saves a tensor."""
         stack = stack_of(self._node) if self._node is not None else ()
         self.saved.append(SavedTensor(tuple(tensor.shape), tensor.dtype, stack))

@@ -10,7 +10,7 @@ import torch
 import torch.utils.checkpoint
 
 from jupyter_graphbreak._torch_compat.tried_settings import memory_changes
-from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks, replaced_forwards
+from jupyter_graphbreak.experiments.cost.blocks import find_repeated_blocks, replace_forwards
 from jupyter_graphbreak.experiments.cost.memory import SavedBytes, memory_activities, peak_bytes
 from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
@@ -32,15 +32,15 @@ _MIN_SAVED_BYTES, _MIN_SAVED_SHARE = 1 << 20, 0.1
 #: A change is tried if the time left is at least this many times the compile time: the backward pass is also compiled.
 _MIN_COMPILE_TIMES_LEFT = 2.0
 _T = TypeVar("_T")
-#: Blocks are checkpointed one by one if there are at least this many.
+#: Blocks are checkpointed one by one if the model repeats at least this many.
 _MIN_BLOCKS = 2
-#: A difference counts as rounding if it is at most this many times the difference from eager.
+#: A difference counts as rounding if it is at most this many times as large as the difference from the eager result.
 _ROUNDING_FACTOR = 10.0
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 
 
-def tried_changes(steady_state: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
-    """Try as many changes as time allows, and return them with their memory and time."""
+def try_memory_changes(steady_state: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
+    """Try as many changes as time allows, and return them with the memory and the time that they need."""
     if memory.compiled_saved_bytes < max(_MIN_SAVED_BYTES, _MIN_SAVED_SHARE * memory.compiled_peak_bytes):
         return []
     compiled = steady_state.compiled
@@ -49,7 +49,7 @@ def tried_changes(steady_state: SteadyState, memory: MemoryCost) -> list[MemoryC
     changes: list[MemoryChange] = []
     expected, eager_results = compiled.results_and_state(), steady_state.eager.results_and_state()
 
-    def is_right(actual: Sequence[torch.Tensor]) -> bool:
+    def is_correct(actual: Sequence[torch.Tensor]) -> bool:
         return agree_within_rounding(expected, actual, eager_results)
 
     for code, make_variant in _candidates(steady_state.entry, compiled):
@@ -60,12 +60,12 @@ def tried_changes(steady_state: SteadyState, memory: MemoryCost) -> list[MemoryC
             continue
         try:
             if make_variant is None:
-                changes.append(_measured_change(code, compiled, compiled, compiled.checkpointed, is_right))
+                changes.append(_measure_change(code, compiled, compiled, compiled.checkpoint_calls, is_correct))
                 continue
             changed = make_variant()
             with recompiling(changed.subject.call):
                 if changed.warm_up():
-                    changes.append(_measured_change(code, changed, compiled, contextlib.nullcontext, is_right))
+                    changes.append(_measure_change(code, changed, compiled, contextlib.nullcontext, is_correct))
         except TimeUpError:
             break
         except Exception:  # noqa: BLE001, S112 - PyTorch may fail with a change
@@ -75,40 +75,40 @@ def tried_changes(steady_state: SteadyState, memory: MemoryCost) -> list[MemoryC
 
 def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable[[], Variant] | None]]:
     """Yield the code of each change and a function that makes its variant, or ``None`` to checkpoint the whole call."""
-    blocks = repeated_blocks(compiled.modules(), _MIN_BLOCKS)
+    blocks = find_repeated_blocks(compiled.modules(), _MIN_BLOCKS)
     if blocks is None:
         yield f"{_CHECKPOINT}({entry.function}, ..., use_reentrant=False)", None
     else:
         yield (
             f"{_CHECKPOINT}(block, ..., use_reentrant=False) for each {blocks.name}"
             + (f" of {blocks.container}" if blocks.container is not None else ""),
-            lambda: _with_checkpointed_blocks(entry, blocks.places),
+            lambda: _with_checkpointed_blocks(entry, blocks.paths),
         )
     for setting in memory_changes():
         yield setting.code, functools.partial(Variant, entry, compiled=True, context=setting.apply)
 
 
-def _with_checkpointed_blocks(entry: Entry, places: Collection[str]) -> Variant:
+def _with_checkpointed_blocks(entry: Entry, paths: Collection[str]) -> Variant:
     """Return a compiled variant in which the backward pass calls each block again."""
     replacements: list[tuple[Any, Callable[..., Any]]] = []
-    variant = Variant(entry, compiled=True, context=lambda: replaced_forwards(replacements))
-    replacements += [(block, _checkpointing(block.forward)) for place, block in variant.modules() if place in places]
+    variant = Variant(entry, compiled=True, context=lambda: replace_forwards(replacements))
+    replacements += [(block, _add_checkpoint(block.forward)) for place, block in variant.modules() if place in paths]
     return variant
 
 
-def _checkpointing(forward: Callable[..., Any]) -> Callable[..., Any]:
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+def _add_checkpoint(forward: Callable[..., Any]) -> Callable[..., Any]:
+    def checkpoint_calls(*args: Any, **kwargs: Any) -> Any:
         return torch.utils.checkpoint.checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
-    return checkpointed
+    return checkpoint_calls
 
 
-def _measured_change(
+def _measure_change(
     code: str,
     changed: Variant,
     compiled: Variant,
     context: Callable[[], AbstractContextManager[None]],
-    is_right: Callable[[Sequence[torch.Tensor]], bool],
+    is_correct: Callable[[Sequence[torch.Tensor]], bool],
 ) -> MemoryChange:
     def with_backward(observe: Callable[[Callable[[], Any]], _T]) -> _T:
         require_time()
@@ -117,7 +117,7 @@ def _measured_change(
 
     with context():
         results = changed.results_and_state()
-    saved_bytes = SavedBytes(changed.held_memory(), lambda _: None)
+    saved_bytes = SavedBytes(changed.memory_addresses(), lambda _: None)
     with_backward(saved_bytes.observe)
     peak = peak_bytes(with_backward(functools.partial(memory_activities, variant=changed)))
     ratio = None
@@ -125,16 +125,16 @@ def _measured_change(
         ratio = ratio_in_turn(
             lambda: with_backward(changed.timer.time), lambda: compiled.with_backward(compiled.timer.time)
         )
-    return MemoryChange(code, peak, saved_bytes.peak, is_right(results), ratio)
+    return MemoryChange(code, peak, saved_bytes.peak, is_correct(results), ratio)
 
 
 def agree_within_rounding(
     expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor], eager: Sequence[torch.Tensor] = ()
 ) -> bool:
-    """Return whether tensors are equal, except for rounding.
+    """Return whether tensors are equal, except for rounding errors.
 
     Differences in the last half of the digits are ignored, and so are those that are about as large as the difference
-    from eager: a gradient whose parts cancel consists of rounding only.
+    from the eager results: a gradient whose terms cancel consists of rounding errors only.
     """
     if len(eager) != len(expected):
         eager = expected

@@ -1,4 +1,4 @@
-"""Find operations that are slower compiled than eager, by compiling single operations of slow graphs."""
+"""Find operations that are slower compiled than eager, by compiling the operations of slow graphs one by one."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.timing import CallTime
     from jupyter_graphbreak.report.schema import Graph, Op
 
-#: A graph is examined if it takes this share of the time of its operations run one by one, and this many microseconds:
-#: calling a graph takes about 20 microseconds, whatever it contains.
+#: A graph is examined if it takes at least this share of the time that its operations take one by one, and at least
+#: this many microseconds: calling a graph takes about 20 microseconds, whatever it contains.
 _SLOW_SHARE = 0.7
 _SLOW_US = 200.0
 #: An operation is reported if compiling it alone costs this many microseconds and this share of its eager time, in each
 #: of this many measurements: on a busy machine, one measurement may differ by chance.
 _LOSS_US, _LOSS_SHARE = 50.0, 0.5
 _MEASUREMENT_COUNT = 2
-#: The number of runs in which operations are timed one by one, and the minimum number in which each is timed alone.
+#: The number of runs in which operations are timed one by one, and the minimum number of times of one operation alone.
 _RUN_COUNT = 3
-#: At most this many operations of a graph are compiled alone, slowest first, each with at least this share of the time.
+#: The maximum number of operations of a graph that are compiled alone, slowest first, and each one's minimum share of
+#: the time.
 _MAX_COMPILED = 8
 _MIN_SHARE = 0.01
 #: No further operation is compiled if the slow ones found so far leave less than this share of the graph's time.
 _EXPLAINED_SHARE = 0.3
 _BUDGET = Budget(seconds=0.4, runs=60)
-#: Operations that inductor passes to the same libraries as eager code does.
+#: Operations that Inductor computes with the same libraries as eager mode.
 _LIBRARY_OPERATIONS = frozenset(
     {
         "addmm", "baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "einsum", "linear", "matmul", "mm",
@@ -60,14 +61,18 @@ class _Candidate:
 
 def slow_operations(steady_state: SteadyState) -> list[OpCost]:
     """Return the operations that are slower compiled than eager, those that lose the most time first."""
-    if max(steady_state.graph_us.values(), default=0.0) < _SLOW_US:
+    if max(steady_state.us_by_graph.values(), default=0.0) < _SLOW_US:
         return []
     inputs = steady_state.compiled.graph_inputs()
-    return steady_state.compiled.run_in_modes(lambda: _slow_operations(steady_state, inputs))
+    return steady_state.compiled.run_in_modes(lambda: _find_slow_operations(steady_state, inputs))
 
 
-def _slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
-    timer, graph_us, correspondence = steady_state.compiled.timer, steady_state.graph_us, steady_state.correspondence
+def _find_slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
+    timer, us_by_graph, correspondence = (
+        steady_state.compiled.timer,
+        steady_state.us_by_graph,
+        steady_state.correspondence,
+    )
     # A frame has one graph, apart from rare cases.
     graph_by_frame = {graph.frame: graph for graph in correspondence.copy_report.graphs}
     run_graphs = {graph.id: graph for graph in correspondence.run_report.graphs}
@@ -75,12 +80,12 @@ def _slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[Any]])
     try:
         for number, graph_inputs in inputs.items():
             graph = graph_by_frame.get(timer.compile_ids[number])
-            ident = correspondence.graph(graph.id) if graph is not None else None
-            if graph is None or ident is None or graph_us.get(graph.id, 0.0) < _SLOW_US:
+            ident = correspondence.original_graph(graph.id) if graph is not None else None
+            if graph is None or ident is None or us_by_graph.get(graph.id, 0.0) < _SLOW_US:
                 continue
-            unexplained_us = graph_us[graph.id]
+            unexplained_us = us_by_graph[graph.id]
             for candidate in _candidates(timer.modules[number], graph_inputs, unexplained_us, timer.clock):
-                if unexplained_us < _EXPLAINED_SHARE * graph_us[graph.id]:
+                if unexplained_us < _EXPLAINED_SHARE * us_by_graph[graph.id]:
                     break
                 times, op = _times_if_slower(candidate, timer), _op_of_run(candidate.name, graph, run_graphs[ident])
                 if times is not None and op is not None:
@@ -93,11 +98,13 @@ def _slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[Any]])
 
 
 def _op_of_run(name: str, graph: Graph, run_graph: Graph) -> Op | None:
-    """Return an operation of a graph from the run's report; ``None`` if its line could not be read."""
+    """Return the operation with this name, as the run's report has it; ``None`` if the report lacks the operation."""
     return next((run_op for op, run_op in zip(graph.ops, run_graph.ops, strict=True) if op.name == name), None)
 
 
-def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float, clock: Clock) -> Iterator[_Candidate]:
+def _candidates(
+    module: torch.fx.GraphModule, inputs: list[Any], us_by_graph: float, clock: Clock
+) -> Iterator[_Candidate]:
     """Yield the operations of a graph that may be slower compiled, slowest first."""
     size = sum(value.nbytes for value in inputs if isinstance(value, torch.Tensor))
     if 4 * size > memory_limit():
@@ -105,23 +112,23 @@ def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float
     runs: list[Mapping[torch.fx.Node, float]] = []
     for _ in range(_RUN_COUNT):
         require_time()
-        runs.append(_TimedRun(module, clock).times_on(inputs))
+        runs.append(_TimedRun(module, clock).time_operations(inputs))
     times = {node: min(run[node] for run in runs) for node in runs[0]}
     total_us = sum(times.values())
-    if graph_us < _SLOW_SHARE * total_us:
+    if us_by_graph < _SLOW_SHARE * total_us:
         return
     nodes_by_signature: dict[Any, torch.fx.Node] = {}
     for node in sorted(times, key=lambda node: -times[node]):
         if times[node] > _MIN_SHARE * total_us and _has_generated_code(node):
             nodes_by_signature.setdefault(_signature(node), node)
     nodes = list(nodes_by_signature.values())[:_MAX_COMPILED]
-    candidates = _TimedRun(module, clock, set(nodes)).candidates_on(inputs)
+    candidates = _TimedRun(module, clock, set(nodes)).collect_candidates(inputs)
     order = [node.name for node in nodes]
     yield from sorted(candidates, key=lambda candidate: order.index(candidate.name))
 
 
 def _has_generated_code(node: torch.fx.Node) -> bool:
-    """Return whether inductor generates code for an operation instead of calling a library."""
+    """Return whether Inductor generates code for an operation instead of calling a library."""
     name = _name(node)
     return not name.endswith("_") and name not in _LIBRARY_OPERATIONS and name not in {"getitem", "get_attr"}
 
@@ -131,7 +138,7 @@ def _name(node: torch.fx.Node) -> str:
 
 
 def _signature(node: torch.fx.Node) -> tuple[str, str]:
-    """Return the key shared by operations that need to be compiled only once."""
+    """Return the key of an operation and the shapes of its inputs; of several with one key, only one is compiled."""
     arguments: list[tuple[Any, str]] = [(value.meta.get("example_value"), value.name) for value in node.all_input_nodes]
     shapes = [
         (tuple(map(str, value.shape)), value.dtype) if hasattr(value, "shape") else name for value, name in arguments
@@ -163,13 +170,13 @@ class _TimedRun(torch.fx.Interpreter):
         self._nodes: list[torch.fx.Node] = []
         self._candidates: list[_Candidate] = []
 
-    def times_on(self, inputs: list[Any]) -> Mapping[torch.fx.Node, float]:
+    def time_operations(self, inputs: list[Any]) -> Mapping[torch.fx.Node, float]:
         """Run the graph on copies of inputs, and return the microseconds of each operation."""
         self.run(*clone(inputs))
         times = self._clock.times_us(self._marks)
         return {node: end - start for node, start, end in zip(self._nodes, times[::2], times[1::2], strict=True)}
 
-    def candidates_on(self, inputs: list[Any]) -> list[_Candidate]:
+    def collect_candidates(self, inputs: list[Any]) -> list[_Candidate]:
         """Run the graph on copies of inputs, and return the candidates whose results are tensors."""
         self.run(*clone(inputs))
         return self._candidates
@@ -195,12 +202,12 @@ class _TimedRun(torch.fx.Interpreter):
         for input_node in node.all_input_nodes:
             value = self.env[input_node]
             placeholders[input_node] = graph.placeholder(input_node.name)
-            inputs.append(_leaf(value) if isinstance(value, torch.Tensor) else clone(value))
+            inputs.append(_copy_as_leaf(value) if isinstance(value, torch.Tensor) else clone(value))
         graph.output((graph.node_copy(node, placeholders.__getitem__),))
         self._candidates.append(_Candidate(node.name, torch.fx.GraphModule(self.module, graph), inputs))
 
 
-def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+def _copy_as_leaf(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy that requires a gradient if the tensor does."""
     return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
@@ -211,7 +218,7 @@ def _are_tensors(value: Any) -> bool:
 
 
 def _return_items(module: torch.fx.GraphModule, count: int) -> None:
-    """Make a graph of one operation return the items of its result."""
+    """Make the graph of one operation return the items of the operation's result."""
     (output,) = (node for node in module.graph.nodes if node.op == "output")
     (result,) = output.all_input_nodes
     with module.graph.inserting_before(output):
@@ -222,10 +229,10 @@ def _return_items(module: torch.fx.GraphModule, count: int) -> None:
 def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, Spread] | None:
     """Return the times of an operation, eager and compiled alone; ``None`` if it is not clearly slower compiled.
 
-    If the operation has a backward pass, the times are those of the forward pass.
+    The times do not include a backward pass.
     """
 
-    def timed(call: Callable[..., Any]) -> Callable[[], CallTime]:
+    def timer_of(call: Callable[..., Any]) -> Callable[[], CallTime]:
         return lambda: timer.time(lambda: call(*candidate.inputs))
 
     module = torch.fx.GraphModule(candidate.module, candidate.module.graph)  # the backend may change it
@@ -234,7 +241,7 @@ def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, 
         call(*candidate.inputs)
     times = None
     for _ in range(_MEASUREMENT_COUNT):
-        calls = time_in_turn([timed(candidate.module), timed(compiled)], _BUDGET)
+        calls = time_in_turn([timer_of(candidate.module), timer_of(compiled)], _BUDGET)
         times = spread_of(calls[0]), spread_of(calls[1])
         if not _is_slower(*times):
             return None

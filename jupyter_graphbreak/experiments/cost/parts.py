@@ -1,4 +1,4 @@
-"""Divide the time of a compiled call among its graphs, the breaks between them, and guards."""
+"""Divide the time of a compiled call among its graphs, its guards, and the breaks between the graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Owner(NamedTuple):
-    """The owner of some time: a graph, the guards of a frame, or code outside of graphs, with ids of a report."""
+    """The owner of a stretch of time: a graph, a frame's guards, or code outside of graphs, with ids of a report."""
 
     kind: Literal["graph", "guards", "outside"]
     graph: str | None = None
@@ -26,21 +26,21 @@ class Owner(NamedTuple):
     frame: str | None = None
 
 
-#: The owner of time that belongs to no graph, guard or break of the report, such as returning from resumed frames.
+#: The owner of time that belongs to no graph, guard or break of the report, such as a return from a resume function.
 NO_OWNER = Owner("outside")
 #: Marks recorded by the code that Dynamo generates. The time that other marks take is negligible.
 _CODE_MARKS = {"entered", "marked", "resumes", "left"}
 
 
 class Overhead(NamedTuple):
-    """The time to record a mark, which is not part of the call, and Dynamo's time between a graph and a break."""
+    """The time to record a mark, which is not part of the call, and Dynamo's own time between a graph and a break."""
 
     mark_us: float = 0.0
     graph_to_break_us: float = 0.0
 
 
 NO_OVERHEAD = Overhead()
-#: The maximum relative distance of a typical call from the median; if no call is within it, the nearest one is typical.
+#: The maximum relative distance of a typical call from the median. If no call is that near, the nearest one is typical.
 _TYPICAL_DISTANCE = 0.04
 _ROUNDING_US = 1e-3
 
@@ -51,7 +51,7 @@ def mark_us(calls: Iterable[CallTime]) -> float:
 
 
 def graph_to_break_us(calls: Iterable[CallTime]) -> float:
-    """Return Dynamo's microseconds between a graph and a break, from calls of a program whose break does nothing."""
+    """Return Dynamo's microseconds between a graph and a break, from calls in which nothing runs between two graphs."""
     return max(0.0, _median_between(calls, "graph is noted", "resumes") - mark_us(calls) / 2)
 
 
@@ -64,12 +64,12 @@ def _median_between(calls: Iterable[CallTime], kind: str, later_kind: str) -> fl
     return statistics.median(stretches) if stretches else 0.0
 
 
-def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[CostPart]]:
+def divide_into_parts(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[CostPart]]:
     """Return the time of a call, and the parts of a typical call in the order in which they first ran.
 
     A part is the sum of the stretches between marks that belong to its owner. All stretches add up to the time of the
-    call without the time for recording marks, so the parts add up. Typical calls are those nearest to the median; the
-    parts are their means.
+    call without the time for recording marks, and so do the parts. Typical calls are those nearest to the median. Each
+    part is the mean over the typical calls.
     """
     times_by_call = [owners.times_by_owner(call) for call in calls]
     totals = [sum(times.values()) for times in times_by_call]
@@ -103,17 +103,18 @@ class Owners:
     ----------
     compile_ids : sequence of str
         The id of each graph's frame, in the order in which the graphs were compiled.
-    lookups_us : mapping
-        The time to select a frame's code, by the frame's id, to separate it from the preceding code's time.
+    lookup_us_by_frame : mapping
+        The time to select a frame's code, by the frame's id. It is subtracted from the time of the code before the
+        frame.
     overhead : Overhead
-        The times to subtract from the user's code.
+        The times to subtract from those of the user's code.
     """
 
     def __init__(
         self,
         report: Report,
         compile_ids: Sequence[str] = (),
-        lookups_us: Mapping[str, float] | None = None,
+        lookup_us_by_frame: Mapping[str, float] | None = None,
         overhead: Overhead = NO_OVERHEAD,
     ) -> None:
         self._overhead = overhead
@@ -124,7 +125,7 @@ class Owners:
         self._skipped_frames = {skipped.frame: skipped.break_ for skipped in report.skipped}
         self._break_of_skipped_resume = dict(self._find_breaks_of_skipped_resumes(report))
         self._break_of_eager_call = self._find_break_of_eager_call(report)
-        self._lookups = lookups_us or {}
+        self._lookups = lookup_us_by_frame or {}
         execution_counts: Counter[str] = Counter()
         self._graphs: list[Owner] = []
         for ident in compile_ids:
@@ -135,13 +136,13 @@ class Owners:
         """Return the microseconds of each owner in one call."""
         times: defaultdict[Owner, float] = defaultdict(float)
         open_frames: list[str] = []  # entered, but not left yet
-        resumed: set[str] = set()  # those of them that have called their resume functions
+        resumed: set[str] = set()  # the open frames that have called their resume functions
         previous_mark = Mark("begins", "", 0.0)
         for mark in (*call.marks, Mark("ends", "", call.total_us)):
             marks_us = sum(edge.kind in _CODE_MARKS for edge in (previous_mark, mark)) * self._overhead.mark_us / 2
             us = max(0.0, mark.us - previous_mark.us - marks_us)
             has_resumed = bool(open_frames) and open_frames[-1] in resumed
-            for owner, part in self._share_stretch(previous_mark, mark, us, open_frames, has_resumed=has_resumed):
+            for owner, part in self._divide_stretch(previous_mark, mark, us, open_frames, has_resumed=has_resumed):
                 times[owner] += part
             match mark.kind:
                 case "entered":
@@ -155,7 +156,7 @@ class Owners:
             previous_mark = mark
         return times
 
-    def _share_stretch(
+    def _divide_stretch(
         self, mark_before: Mark, mark_after: Mark, us: float, open_frames: list[str], *, has_resumed: bool
     ) -> Iterator[tuple[Owner, float]]:
         """Yield the owners of the stretch between two marks, each with its share of the time."""
@@ -186,7 +187,7 @@ class Owners:
         return frame in self._frames and self._frames[frame].role == "resume"
 
     def _graph_owner(self, compile_id: str, ordinal: int) -> Owner:
-        """Return the owner of the time of a frame's graph, by its position among the frame's graphs."""
+        """Return the owner of a graph's time, by the graph's position among the graphs of its frame."""
         frame = self._frames.get(compile_id)
         letters = frame.graphs if frame is not None else []
         return Owner("graph", letters[ordinal] if ordinal < len(letters) else None, None, compile_id)
@@ -197,9 +198,9 @@ class Owners:
         return Owner("guards", next(iter(graphs), None), self._causing_break(frame), compile_id)
 
     def _eager_owner(self, open_frames: list[str], *, has_resumed: bool) -> Owner:
-        """Return the owner of the time that Python takes in the innermost frame.
+        """Return the owner of the time that Python takes in the innermost open frame.
 
-        After a break, the time belongs to the break that makes the resume function run eagerly, if there is one.
+        If the frame has called a resume function that a break makes run eagerly, the time belongs to that break.
         """
         if not open_frames:
             return Owner("outside", None, self._break_of_eager_call)
@@ -210,7 +211,7 @@ class Owners:
         return Owner("outside", None, break_id)
 
     def _find_breaks_of_skipped_resumes(self, report: Report) -> Iterator[tuple[str, str]]:
-        """Yield each break whose resume functions all run eagerly, and the break that makes the first of them do so."""
+        """Yield each break whose resume functions all run eagerly, and the break that makes the first one do so."""
         frames_by_break: dict[str, list[str]] = {}
         for resume in report.resumes:
             frames_by_break.setdefault(resume.break_ or "", []).extend(resume.frames)
@@ -220,7 +221,7 @@ class Owners:
                 yield ident, breaks[0]
 
     def _find_break_of_eager_call(self, report: Report) -> str | None:
-        """Return the break that makes the called function itself run eagerly, if any."""
+        """Return the break that makes the called function run eagerly, if there is one."""
         first = self._first_frame
         if first is not None and first.outcome != "skipped":
             return None

@@ -15,7 +15,7 @@ from msgspec import structs
 from jupyter_graphbreak._torch_compat.configuration import use_eager_random_numbers
 from jupyter_graphbreak._torch_compat.tried_settings import disable_caches
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks, replaced_forwards
+from jupyter_graphbreak.experiments.cost.blocks import find_repeated_blocks, replace_forwards
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.memory_changes import agree_within_rounding
 from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
 #: Regions are measured if compiling the entry took at least this many seconds and it has this many blocks.
 _MIN_COMPILE_S = 2.0
 _MIN_BLOCKS = 3
-#: The whole model is compiled again, without caches, if at least this many times the run's compile time is left.
+#: The whole model is compiled again, without caches, if the time left is at least this many times its compile time.
 _MIN_COMPILE_TIMES_LEFT = 1.5
 #: If fewer than this many blocks share a compilation on average, compiling each in place is not worthwhile.
 _MIN_SHARING = 2
-#: A backend that computes the same values as eager code, to compare ways whose random numbers differ.
-_RIGHT_BACKEND = "aot_eager"
+#: A backend that computes the same values as eager mode, to check ways that draw different random numbers.
+_REFERENCE_BACKEND = "aot_eager"
 
 
 def measure_regions(steady_state: SteadyState) -> RegionCost | None:
-    """Compile an entry with blocks in different ways, and return how the ways compare.
+    """Compile an entry that repeats blocks in different ways, and return how the ways compare.
 
     Returns
     -------
     RegionCost or None
-        ``None`` if the entry has no blocks, compiles quickly, takes too much memory, or came mostly from PyTorch's
-        caches; or if fewer than two ways could be compared.
+        ``None`` if the entry repeats no blocks, compiles quickly, takes too much memory, or was taken mostly from
+        PyTorch's caches; or if fewer than two ways could be measured.
     """
     entry, correspondence = steady_state.entry, steady_state.correspondence
     whole_s = correspondence.compile_seconds()
@@ -62,7 +62,7 @@ def measure_regions(steady_state: SteadyState) -> RegionCost | None:
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
     if whole_s < _MIN_COMPILE_S or is_warm or entry.inner or entry.compiles_itself:
         return None
-    blocks = repeated_blocks(steady_state.compiled.modules(), _MIN_BLOCKS)
+    blocks = find_repeated_blocks(steady_state.compiled.modules(), _MIN_BLOCKS)
     if blocks is None or 2 * steady_state.compiled.nbytes() > memory_limit():
         return None
     trial = _CompilationTrial(steady_state, blocks)
@@ -79,18 +79,18 @@ def measure_regions(steady_state: SteadyState) -> RegionCost | None:
         if way is not None:
             ways.append(way)
     if ways and ways[-1].way != "whole":
-        frames = [frame for frame in correspondence.run_report.frames if frame.id in correspondence.frames()]
+        frames = [frame for frame in correspondence.run_report.frames if frame.id in correspondence.matched_frames()]
         compiled_frames = sum(frame.outcome == "compiled" for frame in frames)
         ways.append(
             CompiledWay("whole", whole_s, compiled_frames, sum(len(frame.graphs) for frame in frames), time_ratio=1.0)
         )
     if len(ways) < 2:  # noqa: PLR2004
         return None
-    return RegionCost(blocks.name, len(blocks.places), blocks.container, ways[::-1], blocks.compiles_in_place)
+    return RegionCost(blocks.name, len(blocks.paths), blocks.container, ways[::-1], blocks.compiles_in_place)
 
 
 class _CompilationTrial:
-    """Compiles an entry in several ways."""
+    """Compiles an entry in different ways, and measures each way."""
 
     def __init__(self, steady_state: SteadyState, blocks: RepeatedBlocks) -> None:
         self._entry = entry = steady_state.entry
@@ -98,7 +98,7 @@ class _CompilationTrial:
         self._compiled_variant = compiled = steady_state.compiled
         self._run = steady_state.correspondence.run_report
         # The order in which code draws random numbers depends on how it is compiled.
-        self._is_random = compiled.is_random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
+        self._is_random = compiled.is_random and backend_name(entry.backend) not in {"eager", _REFERENCE_BACKEND}
         self._expected_results = (
             steady_state.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
         )
@@ -109,55 +109,55 @@ class _CompilationTrial:
         return self._measure("whole", lambda entry: Variant(entry, compiled=True))
 
     def measure_blocks(self) -> CompiledWay | None:
-        """Measure compiling each block in place; if they share little compiled code, return only the reasons."""
-        return self._blocks_that_differ() or self._measure("blocks", self._compiled_by_block)
+        """Measure compiling block by block; if the blocks share little compiled code, only return the reasons."""
+        return self._way_if_blocks_differ() or self._measure("blocks", self._variant_by_block)
 
-    def _blocks_that_differ(self) -> CompiledWay | None:
-        """Return the reasons why few blocks share compiled code, without generating code; ``None`` if many share it."""
+    def _way_if_blocks_differ(self) -> CompiledWay | None:
+        """Return why few blocks share compiled code, without generating any; ``None`` if many blocks share it."""
         require_time()
-        variant = self._compiled_by_block(replace(self._entry, backend="eager"))
+        variant = self._variant_by_block(replace(self._entry, backend="eager"))
         with recompiling(variant.subject.call), recorder.record() as recording:
             variant.warm_up()
-        way = self._compiled_way("blocks", None, build_report(recording.records))
-        return way if _MIN_SHARING * way.compilations > len(self._blocks.places) else None
+        way = self._way_in_report("blocks", None, build_report(recording.records))
+        return way if _MIN_SHARING * way.compilations > len(self._blocks.paths) else None
 
     def measure_nested(self) -> CompiledWay | None:
         """Measure compiling the whole model at once, with each block as a nested region."""
-        if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
+        if not hasattr(torch.compiler, "nested_compile_region"):  # in older releases of PyTorch
             return None
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled_variant).values()}
-        if busy_thread_name(files) is not None:  # a different thread would run the marked methods of the classes
+        if busy_thread_name(files) is not None:  # that thread would run the replaced methods of the classes
             return None
-        return self._measure("nested", self._with_nested_regions) if self._shares_regions() else None
+        return self._measure("nested", self._variant_with_nested_regions) if self._shares_regions() else None
 
     def _shares_regions(self) -> bool:
         """Return whether several blocks use one nested region, without generating code."""
         require_time()
-        variant = self._with_nested_regions(replace(self._entry, backend="eager"))
+        variant = self._variant_with_nested_regions(replace(self._entry, backend="eager"))
         with recompiling(variant.subject.call):
             variant.warm_up()
         return any(map(_shared_region_count, variant.timer.modules))
 
-    def _compiled_by_block(self, entry: Entry) -> Variant:
-        subject_places = self._compiled_variant.places_in_subject()
+    def _variant_by_block(self, entry: Entry) -> Variant:
+        subject_paths = self._compiled_variant.paths_in_subject()
         method = "" if self._blocks.compiles_in_place else "forward"
-        blocks = frozenset((subject_places[place], method) for place in self._blocks.places)
+        blocks = frozenset((subject_paths[place], method) for place in self._blocks.paths)
         return Variant(replace(entry, inner=blocks), compiled=False)
 
-    def _with_nested_regions(self, entry: Entry) -> Variant:
+    def _variant_with_nested_regions(self, entry: Entry) -> Variant:
         # As nested regions, methods of single modules return wrong results (torch 2.13, 2.15), unlike those of classes.
         regions: dict[Any, Any] = {}
-        variant = Variant(entry, compiled=True, context=lambda: replaced_forwards(regions.items()))
-        regions.update({kind: _nested_region(forward) for kind, forward in self._forwards(variant).items()})
+        variant = Variant(entry, compiled=True, context=lambda: replace_forwards(regions.items()))
+        regions.update({kind: _as_nested_region(forward) for kind, forward in self._forwards(variant).items()})
         return variant
 
     def _forwards(self, variant: Variant) -> dict[Any, Any]:
-        """Return the method ``forward`` of each class of blocks."""
-        blocks = [module for place, module in variant.modules() if place in self._blocks.places]
+        """Return the method ``forward`` of each class of the blocks."""
+        blocks = [module for place, module in variant.modules() if place in self._blocks.paths]
         return {type(block): type(block).forward for block in blocks}
 
     def _measure(self, way: Way, make_variant: Callable[[Entry], Variant]) -> CompiledWay | None:
-        """Compile in one way and time calls, alternating with the whole model; ``None`` if it keeps compiling."""
+        """Compile in one way, and time calls in turn with the whole model; ``None`` if the calls keep compiling."""
         require_time()
         variant = make_variant(self._entry)
         with recompiling(variant.subject.call), disable_caches():
@@ -168,20 +168,20 @@ class _CompilationTrial:
                 return None
             start_s -= variant.second_call_s + _seconds_of_call(variant)  # the calls without compiling
             report = build_report(recording.records)
-            is_equal = way == "whole" or self._is_equal(variant, make_variant)
+            is_equal = way == "whole" or self._has_equal_results(variant, make_variant)
             ratio = 1.0 if way == "whole" else None
             if is_equal and ratio is None:
-                with contextlib.suppress(TimeUpError):  # the start is known
-                    ratio = ratio_in_turn(_timed(variant), _timed(self._compiled_variant))
+                with contextlib.suppress(TimeUpError):  # the start-up time is known
+                    ratio = ratio_in_turn(_timer_of(variant), _timer_of(self._compiled_variant))
         return structs.replace(
-            self._compiled_way(way, round(max(0.0, start_s), 3), report),
+            self._way_in_report(way, round(max(0.0, start_s), 3), report),
             regions=sum(map(_shared_region_count, variant.timer.modules)) if way == "nested" else None,
             equal=is_equal,
             time_ratio=round(ratio, 3) if ratio is not None else None,
         )
 
-    def _compiled_way(self, way: Way, start_s: float | None, report: Report) -> CompiledWay:
-        """Return the findings in the report of a compilation."""
+    def _way_in_report(self, way: Way, start_s: float | None, report: Report) -> CompiledWay:
+        """Return what the report of a compilation shows about a way."""
         return CompiledWay(
             way,
             start_s,
@@ -191,18 +191,18 @@ class _CompilationTrial:
             limit_hit=any(recompile.limit_hit for recompile in report.recompiles),
         )
 
-    def _is_equal(self, variant: Variant, make_variant: Callable[[Entry], Variant]) -> bool:
+    def _has_equal_results(self, variant: Variant, make_variant: Callable[[Entry], Variant]) -> bool:
         """Return whether results and gradients agree with those of the whole model."""
         if not self._is_random:
             return agree_within_rounding(self._expected_results, variant.results_and_gradients(), self._eager_results)
-        other = make_variant(replace(self._entry, backend=_RIGHT_BACKEND))
+        other = make_variant(replace(self._entry, backend=_REFERENCE_BACKEND))
         with use_eager_random_numbers(), recompiling(other.subject.call):
             other.warm_up()
             return agree_within_rounding(self._expected_results, other.results_and_gradients(), self._eager_results)
 
 
 def _shared_region_count(module: torch.fx.GraphModule) -> int:
-    """Return the number of nested regions that a graph calls; Dynamo inlines one that only one block uses."""
+    """Return the number of nested regions that a graph calls; Dynamo inlines a region that only one block uses."""
     return sum(isinstance(child, torch.fx.GraphModule) for child in module.children())
 
 
@@ -213,15 +213,15 @@ def _seconds_of_call(variant: Variant) -> float:
     return time.monotonic() - start
 
 
-def _timed(variant: Variant) -> Callable[[], Any]:
+def _timer_of(variant: Variant) -> Callable[[], Any]:
     """Return a function that times a call with its backward pass."""
     return lambda: variant.with_backward(variant.timer.time)
 
 
-def _nested_region(function: Any) -> Any:
-    """Return a copy of a method, marked so that the compiler compiles it once for all modules that are alike.
+def _as_nested_region(function: Any) -> Any:
+    """Return a copy of a method that is marked to be compiled only once for all modules that are alike.
 
-    The function itself would keep the mark, which is an attribute.
+    The mark is an attribute of the copy, because the method itself would keep it.
     """
     code = function.__code__.replace()
     copy = types.FunctionType(
@@ -232,10 +232,10 @@ def _nested_region(function: Any) -> Any:
 
 
 def _failed_guards(report: Report, run: Report) -> list[BlockDifference]:
-    """Return the guards that failed in a trial, with places in the sources of the run."""
+    """Return the guards that failed in a compilation, with locations in the sources of the original run."""
     correspondence = Correspondence(report, run)
     return [
-        BlockDifference(number, reason.guard, correspondence.location(reason.location), reason.head)
+        BlockDifference(number, reason.guard, correspondence.original_location(reason.location), reason.head)
         for number, recompile in enumerate(report.recompiles, start=1)
         for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
     ]

@@ -1,4 +1,4 @@
-"""Describe a second start, which uses PyTorch's caches on disk that the first one filled, and try to improve it."""
+"""Describe a second start, which uses PyTorch's caches on disk that the first start filled, and try to improve it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Graph
 
 _ADDRESS = re.compile(r"<(?:\w+ )*?([\w.]+) at 0x[0-9a-f]+>")
-#: PyTorch's reason if inductor's cache, on which AOTAutograd's cache depends, is switched off.
+#: PyTorch's reason if Inductor's cache, on which AOTAutograd's cache depends, is switched off.
 _SWITCHED_OFF = "FX graph cache is not enabled"
-#: The settings are extended at most this many times.
+#: The maximum number of times that the settings are extended.
 _MAX_ROUNDS = 4
 _NOT_SAVED = "the first start did not save it, for example because its backward pass did not run"
 
@@ -34,12 +34,13 @@ _NOT_SAVED = "the first start did not save it, for example because its backward 
 def second_start(records: Iterable[Record], correspondence: Correspondence) -> Startup | None:
     """Return the times of the first and of the second start; ``None`` if the backend uses no caches.
 
-    Compiling the copies is the second start: their code is new to Dynamo, and only the caches on disk know the graphs.
+    Compiling the copies is the second start: their code is new to Dynamo, and only the caches on disk contain the
+    graphs.
 
     Parameters
     ----------
     correspondence : Correspondence
-        The reports of both starts.
+        Maps the report of the second start to the report of the first one.
     """
     records = list(records)
     messages = _cache_messages(records)
@@ -55,12 +56,12 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
     graphs = {graph.id: graph for graph in run_report.graphs}
     starts = []
     for graph in copy_report.graphs:
-        ident = correspondence.graph(graph.id)
+        ident = correspondence.original_graph(graph.id)
         if ident is None:
             continue
         total_s, graph_backend_s = compile_s.get(graph.frame, 0.0), backend_s.get(graph.frame, 0.0)
         cache, reason = _cache_state(messages[graph.frame])
-        location = _location(graphs[ident], reason) if reason is not None else None
+        location = _mentioned_location(graphs[ident], reason) if reason is not None else None
         starts.append(
             GraphStartup(
                 ident, round(max(0.0, total_s - graph_backend_s), 4), round(graph_backend_s, 4), cache, reason, location
@@ -74,7 +75,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
 
 
 def _cache_messages(records: Iterable[Record]) -> defaultdict[str, dict[str, str | None]]:
-    """Return the messages of the caches about each frame, by the id of the frame and the kind of the message."""
+    """Return the messages of the caches, by the id of the frame and the kind of the message."""
     messages: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
     for record in records:
         if "_cache_" in record.kind:
@@ -83,14 +84,14 @@ def _cache_messages(records: Iterable[Record]) -> defaultdict[str, dict[str, str
 
 
 def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> list[CacheChange]:
-    """Try settings against the bypasses of an entry's graphs; return those with which the cache has all graphs.
+    """Try settings that avoid the bypasses of an entry's graphs; return those with which the cache has all graphs.
 
-    Each bypass names only one operation, so settings are added from one start to the next.
+    Each bypass mentions only one operation, so settings are added from one start to the next.
 
     Parameters
     ----------
     startup : Startup
-        Its second start without a change.
+        The entry's second start, without a change.
     records : iterable of Record
         The records of that start.
     """
@@ -115,7 +116,7 @@ def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> 
 
 
 def _records_of_start(entry: Entry, settings: CacheSettings) -> Iterable[Record]:
-    """Compile an entry with its backward pass, as a new process would; return the records."""
+    """Compile an entry and its backward pass, as a new process would; return the records."""
     require_time()
     variant = Variant(entry, compiled=True)
     with settings.apply(), recompiling(variant.subject.call), recorder.record() as recording:
@@ -131,7 +132,7 @@ def _bypass_reasons(messages: Mapping[str, Mapping[str, str | None]]) -> list[st
 
 def _cache_state(messages: Mapping[str, str | None]) -> tuple[Literal["hit", "miss", "bypass", "off"], str | None]:
     """Return the state of AOTAutograd's cache for a graph, and the reason if a cache lacks the graph."""
-    inductor = "inductor's cache: "
+    inductor = "Inductor's cache: "
     if "fx_graph_cache_bypass" in messages:
         reason = inductor + (_first_line(messages["fx_graph_cache_bypass"]) or "bypassed")
     else:
@@ -145,25 +146,25 @@ def _cache_state(messages: Mapping[str, str | None]) -> tuple[Literal["hit", "mi
         return "hit", reason or None
     if "aotautograd_cache_miss" not in messages:
         return "off", reason or None
-    # The first start has cached the code of the graph, but not the graph.
+    # The first start has cached the code that Inductor generated for the graph, but not the graph.
     return "miss", _NOT_SAVED if "fx_graph_cache_hit" in messages else reason or None
 
 
 def _first_line(reason: str | None) -> str:
-    """Return the first line of one of PyTorch's reasons, with names in place of objects."""
+    """Return the first line of one of PyTorch's reasons, with the names of objects in place of their addresses."""
     line = (reason or "").replace("\\n", "\n").strip().partition("\n")[0]
     return _ADDRESS.sub(r"\1", line).strip().rstrip(".")
 
 
-def _location(graph: Graph, reason: str) -> Location | None:
-    """Return the place of the first operation that a reason names."""
+def _mentioned_location(graph: Graph, reason: str) -> Location | None:
+    """Return the location of the first operation that a reason mentions."""
     words = set(re.findall(r"\w+", reason))
     locations = (op.location for op in graph.ops if re.split(r"\W+", op.target)[-1] in words)
     return next((location for location in locations if location is not None), None)
 
 
-def combined_startup(starts: Iterable[Startup | None]) -> Startup | None:
-    """Return the combined startup of several entries; ``None`` if no entry uses caches."""
+def combine_startups(starts: Iterable[Startup | None]) -> Startup | None:
+    """Add up the starts of several entries; ``None`` if no entry uses caches."""
     measured_starts = [start for start in starts if start is not None]
     if not measured_starts:
         return None

@@ -1,4 +1,4 @@
-"""The common input of the measurements that follow the timing of an entry."""
+"""The common input of all measurements that follow the timing of an entry."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class SteadyState:
     Parameters
     ----------
     eager, compiled : Variant
-        Its calls.
-    graph_us : mapping
-        The microseconds of each graph in a call, by its id in the report of the copies.
+        The variants that call the entry uncompiled and compiled.
+    us_by_graph : mapping
+        The microseconds of each graph in a call, by the graph's id in the report of the run on copies.
     frame_guards : sequence of FrameGuards
         The guards of the compiled frames; empty if this PyTorch does not show them.
     used_frames : collection of str
-        The ids of the frames that a call runs, in the report of the copies.
+        The ids of the frames that a call runs, in the report of the run on copies.
     """
 
     entry: Entry
@@ -36,6 +36,6 @@ class SteadyState:
     compiled: Variant
     correspondence: Correspondence
     locate: Locate
-    graph_us: Mapping[str, float] = field(default_factory=dict)
+    us_by_graph: Mapping[str, float] = field(default_factory=dict)
     frame_guards: Sequence[FrameGuards] = ()
     used_frames: Collection[str] = ()

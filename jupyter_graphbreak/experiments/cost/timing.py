@@ -1,4 +1,4 @@
-"""Time several variants of a call alternately, and summarize the times."""
+"""Time several variants of a call in turn, and summarize the times."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_RUNS = 300
 _MIN_RUNS_LATE = 3
 _MIN_RUNS_AT_END = 1
 
-#: The seconds, and the minimum and maximum number of pairs of calls, for comparing the times of two calls.
+#: The seconds for comparing the times of two calls, and the minimum and maximum number of pairs of calls.
 _RATIO_S = 2.0
 _MIN_PAIRS, _MAX_PAIRS = 7, 40
 #: A ratio is reported if its uncertainty is at most this share of the ratio, or half of its distance from 1.
@@ -47,7 +47,7 @@ _MIN_US = 0.1
 
 @dataclass(frozen=True)
 class Budget:
-    """The time for measuring: ``seconds`` for all variants together, and at most ``runs`` of each.
+    """The time for measuring: ``seconds`` for all variants together, and at most ``runs`` runs of each variant.
 
     On a busy machine, measuring takes up to twice as long.
     """
@@ -63,9 +63,9 @@ class Mark:
     Parameters
     ----------
     kind : str
-        ``graph``, ``graph ends``; ``graph is noted``: the timer's own work after a graph is done; ``backward``,
-        ``backward ends``: a graph's backward pass; ``entered``, ``marked``, ``resumes``, ``left``: see
-        :data:`~jupyter_graphbreak._torch_compat.hooks.code_marks.Moment`.
+        ``graph``, ``graph ends``: a graph begins and ends; ``graph is noted``: the timer has done its own work after a
+        graph; ``backward``, ``backward ends``: a graph's backward pass begins and ends; ``entered``, ``marked``,
+        ``resumes``, ``left``: see :data:`~jupyter_graphbreak._torch_compat.hooks.code_marks.Moment`.
     name : str
         The number of the graph, or the compile id of the frame.
     us : float
@@ -81,7 +81,7 @@ class Mark:
 class CallTime:
     """The time of one call, its marks, and how often the process had to yield a processor during the call.
 
-    ``processor_us`` is the time that all processors worked for the process during the call.
+    ``processor_us`` is the time that all processors together worked for the process during the call.
     """
 
     total_us: float
@@ -92,8 +92,9 @@ class CallTime:
     def without_waiting(self, waited_us: float) -> CallTime:
         """Return this call without the time that it waited for a processor.
 
-        It may have waited at any moment, so all of its stretches are shortened alike. Otherwise a long call, which
-        nearly always waits on a busy machine, would be compared with short calls that did not.
+        The call may have waited at any moment, so all stretches between marks are shortened by the same factor. If the
+        waiting counted, a long call, which nearly always waits on a busy machine, would be compared with short calls
+        that did not wait.
         """
         if not 0.0 < waited_us < self.total_us:
             return self
@@ -102,7 +103,7 @@ class CallTime:
         return CallTime(self.total_us * share, marks, self.yields, self.processor_us)
 
     def with_total(self, total_us: float) -> CallTime:
-        """Return this call with a shorter total time, and the processor time reduced by the same amount."""
+        """Return this call with a smaller total time, and with the processor time reduced by the same amount."""
         overhead = self.total_us - total_us
         processor_us = max(0.0, self.processor_us - overhead) if self.processor_us is not None else None
         return CallTime(total_us, self.marks, self.yields, processor_us)
@@ -115,7 +116,7 @@ def time_in_turn(
     *,
     end: float = float("inf"),
 ) -> list[list[CallTime]]:
-    """Run variants alternately until the budget is spent, so that changes in the machine's speed affect all equally.
+    """Run variants in turn until the budget is spent, so that changes in the machine's speed affect them equally.
 
     Each round begins with a different variant. No garbage is collected during the runs.
 
@@ -133,7 +134,7 @@ def time_in_turn(
     Returns
     -------
     list of list of CallTime
-        The undisturbed calls of each variant, see :func:`undisturbed`.
+        The undisturbed_calls calls of each variant, see :func:`undisturbed_calls`.
     """
     now = clock()
     budget_end = now + budget.seconds
@@ -158,17 +159,17 @@ def time_in_turn(
     finally:
         if was_collecting:
             gc.enable()
-    return [undisturbed(variant_calls) for variant_calls in calls]
+    return [undisturbed_calls(variant_calls) for variant_calls in calls]
 
 
-def undisturbed(calls: list[CallTime]) -> list[CallTime]:
-    """Return the calls in which no other process had the processor; if these are too few, the least disturbed calls."""
+def undisturbed_calls(calls: list[CallTime]) -> list[CallTime]:
+    """Return the calls in which no other process took the processor; if they are too few, the least disturbed calls."""
     max_yields = sorted(call.yields for call in calls)[:MIN_RUNS][-1]
     return [call for call in calls if call.yields <= max_yields]
 
 
 def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallTime]) -> float | None:
-    """Return the ratio of a changed call's time to an unchanged call's, from pairs of calls; ``None`` if unmeasurable.
+    """Return the ratio of the changed call's time to the unchanged call's; ``None`` if it cannot be measured clearly.
 
     Parameters
     ----------
@@ -180,20 +181,20 @@ def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallT
     while len(pairs) < _MIN_PAIRS or (time.monotonic() < end and len(pairs) < _MAX_PAIRS):
         if pairs and seconds_left() <= 0:
             break
-        # The second call of a pair may be faster, so they take turns going first.
+        # The second call of a pair may be faster, so the two take turns going first.
         if len(pairs) % 2:
-            one, other = changed(), unchanged()
+            changed_call, unchanged_call = changed(), unchanged()
         else:
-            other, one = unchanged(), changed()
-        pairs.append(one.total_us / max(other.total_us, _MIN_US))
+            unchanged_call, changed_call = unchanged(), changed()
+        pairs.append(changed_call.total_us / max(unchanged_call.total_us, _MIN_US))
     return clear_ratio(pairs)
 
 
 def clear_ratio(ratios: Sequence[float]) -> float | None:
-    """Return the median of measured ratios; ``None`` if they are too few or too far apart.
+    """Return the median of measured ratios; ``None`` if there are too few ratios, or if they are too far apart.
 
     The uncertainty of the median (see :func:`.report.cost.may_be_equal`) must be at most a tenth of the
-    median, or at most half of its distance from 1.
+    median, or at most half of the median's distance from 1.
     """
     if len(ratios) < _MIN_PAIRS:
         return None
@@ -202,8 +203,8 @@ def clear_ratio(ratios: Sequence[float]) -> float | None:
     return round(ratio, 2) if uncertainty <= max(_CLEAR_SHARE * ratio, abs(ratio - 1) / 2) else None
 
 
-def yields() -> int:
-    """Return how often this process had to yield a processor; 0 if the system does not report it."""
+def yields_so_far() -> int:
+    """Return how often this process has had to yield a processor so far; 0 if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -211,8 +212,8 @@ def yields() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-def waited_us() -> float:
-    """Return the microseconds for which this thread was ready to run but had no processor; 0 if they are not known."""
+def waiting_us_so_far() -> float:
+    """Return for how many microseconds this thread has waited for a processor so far; 0 if the system does not say."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e3
     except (OSError, ValueError, IndexError):
@@ -220,7 +221,7 @@ def waited_us() -> float:
 
 
 def spread_of(calls: Sequence[CallTime]) -> Spread:
-    """Return the spread of the times of calls, with the median processor time."""
+    """Return the spread of the times of calls, and the median of their processor times."""
     times = spread([call.total_us for call in calls])
     processor_times = [call.processor_us for call in calls if call.processor_us is not None]
     return replace(times, processor_us=round(statistics.median(processor_times), 2)) if processor_times else times
@@ -241,7 +242,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def gain_us(slow: Spread, fast: Spread) -> float | None:
-    """Return by how many microseconds the fast call is shorter; ``None`` if no gain is measurable."""
+    """Return how many microseconds the fast call saves; ``None`` if no gain is measurable."""
     gain = slow.median_us - fast.median_us
     return gain if gain > 0 and not may_be_equal(slow, fast) else None
 
@@ -253,14 +254,14 @@ _MAX_CALLS = 10_000
 
 
 class _CallStart(NamedTuple):
-    """The start of a call: the number of compilations so far, and the moment."""
+    """The start of a call: the number of compilations before it, and the moment at which it began."""
 
     compilations: int | None
     mark: Any
 
 
 class WarmCalls:
-    """Times each call that compiles nothing."""
+    """Times the calls that compile nothing."""
 
     def __init__(self) -> None:
         self._clock: Clock = (
@@ -285,12 +286,12 @@ class WarmCalls:
             self._finished_calls[callable_id].clear()  # earlier calls were not in the steady state
 
     def note_fault(self, addition: Addition) -> None:
-        """Keep the sentence about an internal error."""
+        """Keep the message about an internal error of the watching."""
         if isinstance(addition, WatchFailed):
             self.faults.append(addition.sentence)
 
-    def clear(self) -> None:
-        """Discard the calls that did not end."""
+    def discard_open_calls(self) -> None:
+        """Forget the calls that have not ended."""
         self._open_calls.clear()
 
     def spread_of(self, callable_id: int | None) -> Spread | None:
@@ -302,11 +303,11 @@ class WarmCalls:
 
 
 @contextlib.contextmanager
-def timed_calls() -> Iterator[WarmCalls]:
+def time_calls() -> Iterator[WarmCalls]:
     """Time the calls of compiled callables while the context is open."""
     warm = WarmCalls()
     try:
         with watch_call_boundaries(warm.note_boundary, warm.note_fault, lambda _: None):
             yield warm
     finally:
-        warm.clear()
+        warm.discard_open_calls()

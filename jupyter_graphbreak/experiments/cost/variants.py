@@ -1,4 +1,4 @@
-"""Variants of one call that run alternately, each on its own copies: eager, compiled, and compiled with remedies."""
+"""Variants of one call that run in turn, each on its own copies: eager, compiled, and compiled with remedies."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
 class PrivateCode:
     """Private code objects for the methods and library functions that a callable uses.
 
-    Dynamo stores compiled code, and the decision to skip, with the code object: programs that share one would all run
-    the code compiled last.
+    Dynamo stores compiled code, and its decision to skip a frame, with the code object: programs that share a code
+    object would all run the code compiled last.
 
     Parameters
     ----------
     copies : collection of function
-        Functions that no other program shares, and that keep their code: after a replacement, Python specializes the
+        Functions that no other program uses. They keep their code: after a replacement, Python specializes their
         callers again, which can take longer than a call.
     """
 
     def __init__(self, call: Any, copies: Collection[types.FunctionType]) -> None:
         self._codes = {
-            function: _copy_code(function.__code__) for function in _functions(call) if function not in copies
+            function: _copy_code(function.__code__) for function in _functions_of(call) if function not in copies
         }
 
     @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        """Make the functions run the private code while the context is open."""
+    def install(self) -> Iterator[None]:
+        """Make the functions run their private code while the context is open."""
         originals = {function: function.__code__ for function in self._codes}
         try:
             for function, code in self._codes.items():
@@ -69,16 +69,16 @@ class PrivateCode:
                 function.__code__ = code
 
 
-def _functions(call: Any) -> Iterator[types.FunctionType]:
+def _functions_of(call: Any) -> Iterator[types.FunctionType]:
     for item in reachable_objects(call):
-        functions = [item] if is_instance(item, types.FunctionType) else _members(item)
+        functions = [item] if is_instance(item, types.FunctionType) else _methods(item)
         for function in functions:
             if may_be_user_defined(function):
                 yield function
 
 
-def _members(value: Any) -> Iterator[types.FunctionType]:
-    """Yield the methods of an object, and the functions in them that decorators wrapped."""
+def _methods(value: Any) -> Iterator[types.FunctionType]:
+    """Yield the methods of an object, and the functions that decorators of these methods wrap."""
     for class_ in type(value).__mro__:
         for member in vars(class_).values():
             wrapped = member
@@ -95,7 +95,7 @@ def _copy_code(code: types.CodeType) -> types.CodeType:
 _T = TypeVar("_T")
 #: The maximum number of elements of a tensor to compare after a call.
 _MAX_ELEMENTS = 1 << 14
-#: The number of seeds, used in rotation, for a call that draws random numbers, since its path may depend on them.
+#: The number of seeds, used in rotation, for a call that draws random numbers: its path may depend on these numbers.
 SEEDS = 8
 #: The number of untimed calls before a timed call that takes less than ``_SHORT_US`` microseconds.
 _WARM_UP_CALLS = 2
@@ -109,12 +109,13 @@ _SLOW_S = 0.5
 class Variant:
     """A call that can be repeated from the same state.
 
-    Changes of the first call, such as the creation of an optimizer's state, are kept; changes of later calls are undone
-    after each call, outside the timed section. So are all changes of arguments: Dynamo would compile a training step
-    again for each new copy of an optimizer. Only arguments that cannot be restored in place are copied again.
+    Changes that the first call makes, such as creating an optimizer's state, are kept. Changes that later calls make
+    are undone after each call, outside the timed section. Changes to arguments are undone after every call, in place:
+    Dynamo would compile a training step again for each new copy of an optimizer. Only arguments that cannot be restored
+    in place are copied again.
 
-    All variants of an entry share the memory of large tensors, so none of them may run before a different one is
-    restored.
+    All variants of an entry share the memory of large tensors, so a variant must be restored before a different one
+    runs.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ class Variant:
         The entry to call.
     compiled : bool
         Whether to compile it.
-    marked : bool
+    records_marks : bool
         Whether the compiled code can record marks.
     context : callable
         Returns the context in which each call runs, such as one that applies a remedy.
@@ -133,23 +134,23 @@ class Variant:
         entry: Entry,
         *,
         compiled: bool,
-        marked: bool = False,
+        records_marks: bool = False,
         context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.entry = entry
         self.subject = Subject(entry.call, entry.arguments)
-        self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
+        self._seeds, self._seeds_with_marks = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
         self.is_compiled = compiled
-        self._records_marks = marked
+        self._records_marks = records_marks
         self._context = context
         self._code = PrivateCode(self.subject.call, self.subject.functions())
-        self._given_arguments = self.subject.arguments or entry.arguments
-        self._arguments = self.subject.copies_of(self._given_arguments)
+        self._original_arguments = self.subject.arguments or entry.arguments
+        self._arguments = self.subject.copies_of(self._original_arguments)
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
         self._program = entry.compile(self.subject.call, self.timer) if compiled else self.subject.call
         self._inner = InnerModules(self.subject, entry.inner, lambda inner: entry.compile(inner, self.timer))
-        #: Until the warm-up finds out what calls change, every change is undone.
+        #: Whether calls change their arguments, and their state. Until the warm-up finds out, every change is undone.
         self._changes_arguments = self._changes_state = True
         self._is_short = False
         #: The content of the arguments before each call, if it can be restored in place.
@@ -159,17 +160,17 @@ class Variant:
         self.first_call_s = self.second_call_s = 0.0
 
     def tensors(self) -> Iterator[torch.Tensor]:
-        """Yield the tensors of the variant's copies."""
+        """Yield the tensors in the variant's copies."""
         yield from tensors_of(self.subject, self._arguments)
 
     def nbytes(self) -> int:
-        """Return the bytes of the tensors of the variant's copies."""
+        """Return the number of bytes in the tensors of the variant's copies."""
         return sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in self.tensors()}.values())
 
     def warm_up(self) -> bool:
-        """Call the variant until nothing more is compiled; return whether this state was reached."""
+        """Call the variant until calls compile nothing; return whether this state was reached."""
         try:
-            with self.timer.marking_code() if self._records_marks else contextlib.nullcontext():
+            with self.timer.mark_generated_code() if self._records_marks else contextlib.nullcontext():
                 return self._warm_up()
         except BaseException:
             self.subject.memory.restore()  # for the other variants
@@ -177,7 +178,7 @@ class Variant:
 
     def _warm_up(self) -> bool:
         self._changes_arguments = self._changes_state = False
-        initial_arguments = self.subject.copies_to_compare(self._given_arguments)
+        initial_arguments = self.subject.copies_to_compare(self._original_arguments)
         start = time.monotonic()
         self._call(0, is_guarded=True)
         self.first_call_s = time.monotonic() - start
@@ -197,7 +198,7 @@ class Variant:
         self._changes_state = _differ(state, self.subject.state())
         changes_memory = self.subject.restore_memory_of_arguments()
         self._changes_arguments = changes_memory or self._arguments_differ_from(initial_arguments)
-        if not self._changes_state:  # what the first call has changed stays
+        if not self._changes_state:  # the changes of the first call are kept
             self.subject.detach_changed_memory()
         self._restore()
         seeds = SEEDS if self.is_random and self.second_call_s < _SLOW_S else 1
@@ -210,15 +211,15 @@ class Variant:
         return False
 
     def run(self) -> CallTime:
-        """Call the variant with the next random seed, and return the time."""
-        return self._timed(next(self._seeds), parts=False)
+        """Call the variant with the next random seed, and return the call's time."""
+        return self._time(next(self._seeds), parts=False)
 
-    def run_in_parts(self) -> CallTime:
-        """Call the variant with the next random seed, and return the time with marks."""
-        return self._timed(next(self._seeds_of_parts), parts=True)
+    def run_with_marks(self) -> CallTime:
+        """Call the variant with the next random seed, and return the call's time with marks."""
+        return self._time(next(self._seeds_with_marks), parts=True)
 
-    def _timed(self, seed: int, *, parts: bool) -> CallTime:
-        """Time a call; a short call is first made untimed, since other code has used the processor's caches."""
+    def _time(self, seed: int, *, parts: bool) -> CallTime:
+        """Time a call; a short call is first made untimed, because other code has used the processor's caches."""
         warm_up_calls = _WARM_UP_CALLS if self._is_short else 0
         if self.is_random or self._changes_arguments or self._changes_state:
             for _ in range(warm_up_calls):
@@ -227,7 +228,7 @@ class Variant:
             seed_all(seed)
         arguments = self._arguments
         try:
-            with self._ready():
+            with self._swap_copies_in():
                 for _ in range(warm_up_calls):
                     self._program(*arguments.args, **arguments.kwargs)
                 call_time = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
@@ -236,12 +237,12 @@ class Variant:
         self._is_short = call_time.total_us < _SHORT_US
         return call_time
 
-    def profiled(self, seed: int = 0) -> list[Range]:
+    def profile_ranges(self, seed: int = 0) -> list[Range]:
         """Call the variant under a profiler, and return the recorded ranges."""
-        return self._observe(seed, lambda call: self.timer.with_graph_ranges(lambda: profile_call(call)))
+        return self._observe(seed, lambda call: self.timer.call_with_graph_ranges(lambda: profile_call(call)))
 
     def device_activities(self) -> list[Activity]:
-        """Call the variant under a profiler, and return the activities of its device."""
+        """Call the variant under a profiler, and return the activities of the device."""
         return self._observe(0, record_device_activities)
 
     def graph_inputs(self) -> dict[int, list[Any]]:
@@ -249,14 +250,14 @@ class Variant:
         return self._observe(0, self.timer.graph_inputs_of)
 
     def run_in_modes(self, observe: Callable[[], _T]) -> _T:
-        """Call a function in the modes of the call, with the copies in place."""
-        with self._ready():
+        """Call a function in the modes of the variant's call, with the copies swapped in."""
+        with self._swap_copies_in():
             return observe()
 
-    def between_calls(self, observe: Callable[[Callable[[], object] | None], _T]) -> _T:
-        """Call a function as :meth:`run_in_modes` does; it receives a function that makes a call.
+    def run_between_calls(self, observe: Callable[[Callable[[], object] | None], _T]) -> _T:
+        """Call a function as :meth:`run_in_modes` does, and pass it a function that calls the variant.
 
-        It receives ``None`` instead if calls change the state or the arguments.
+        If calls change the state or the arguments, pass ``None`` instead.
         """
         is_repeatable = not (self._changes_arguments or self._changes_state)
         return self._observe(0, lambda call: observe(call if is_repeatable else None))
@@ -271,10 +272,11 @@ class Variant:
         return tensors
 
     def results_and_state(self) -> list[torch.Tensor]:
-        """Return copies of the tensors in the result of a call, of its gradients, and of the state that it leaves.
+        """Return copies of the tensors in the result of a call, of the gradients, and of the state after the call.
 
         This state includes the arguments, Python's random numbers and the length of the output. If the call changes its
-        state, the next call is included: it is the first one that starts from a different state.
+        state, a second call follows, whose tensors are included: it is the first call that starts from a different
+        state.
         """
         tensors: list[torch.Tensor] = []
 
@@ -289,7 +291,7 @@ class Variant:
         return [*tensors, torch.tensor([len(text) for text in (effects.printed, effects.stderr, *messages)])]
 
     def _state_after_call(self) -> Iterator[torch.Tensor]:
-        """Yield some elements of each tensor in the call's arguments and state, and the plain values in the state."""
+        """Yield some elements of each tensor in the arguments and the state, and the plain values in the state."""
         for tensor in {id(tensor): tensor for tensor in self._all_tensors()}.values():
             if tensor.layout == torch.strided and not tensor.is_nested:
                 flat = tensor.detach().reshape(-1)
@@ -304,18 +306,18 @@ class Variant:
     def with_backward(
         self, observe: Callable[[Callable[[], Any]], _T], on_tensor: Callable[[torch.Tensor], None] | None = None
     ) -> _T:
-        """Observe a call, followed by a backward pass if its results require gradients.
+        """Observe a call that is followed by a backward pass if its results require gradients.
 
         Parameters
         ----------
         observe : callable
-            Takes a function that makes the call.
+            Receives a function that makes the call and the backward pass.
         on_tensor : callable
-            Receives copies of the tensors in the result and of the gradients.
+            Receives copies of the tensors in the result, and of the gradients.
         """
         leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
-        def with_backward(call: Callable[[], Any]) -> None:
+        def call_with_backward(call: Callable[[], Any]) -> None:
             results = call()
             if roots := _backward_roots(results):
                 for leaf in filter(_collects_gradients, self._all_tensors()):
@@ -330,14 +332,14 @@ class Variant:
 
         try:
             with guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
-                return self._observe(0, lambda call: observe(lambda: with_backward(call)))
+                return self._observe(0, lambda call: observe(lambda: call_with_backward(call)))
         finally:
             for leaf, grad in leaves.values():
                 leaf.grad = grad
 
     @contextlib.contextmanager
-    def checkpointed(self) -> Iterator[None]:
-        """While the context is open, keep nothing for the backward pass, which repeats the call instead."""
+    def checkpoint_calls(self) -> Iterator[None]:
+        """Make calls keep nothing for the backward pass, which repeats the call instead, while the context is open."""
         program = self._program
         self._program = functools.partial(torch.utils.checkpoint.checkpoint, program, use_reentrant=False)
         try:
@@ -346,39 +348,38 @@ class Variant:
             self._program = program
 
     def modules(self) -> list[tuple[str, torch.nn.Module]]:
-        """Return the modules that the call uses, each with its first place, such as ``self.layers``."""
-        places = self.places_in_subject()
+        """Return the modules that the call uses, each with its first path, such as ``self.layers``."""
         modules = dict(modules_of(self.subject, self._arguments.args, self._arguments.kwargs))
-        return [(place, modules[subject_place]) for place, subject_place in places.items()]
+        return [(path, modules[subject_path]) for path, subject_path in self.paths_in_subject().items()]
 
-    def places_in_subject(self) -> dict[str, str]:
-        """Return the places in :class:`InnerModules` of modules, by their places in :meth:`modules`."""
-        places = [place for place, _ in modules_of(self.subject, self._arguments.args, self._arguments.kwargs)]
-        return {f"self.{place}".rstrip(".") if self.subject.owner is not None else place: place for place in places}
+    def paths_in_subject(self) -> dict[str, str]:
+        """Return the paths of modules as :class:`InnerModules` needs them, by the paths in :meth:`modules`."""
+        paths = [path for path, _ in modules_of(self.subject, self._arguments.args, self._arguments.kwargs)]
+        return {f"self.{path}".rstrip(".") if self.subject.owner is not None else path: path for path in paths}
 
     def with_consecutive_calls(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
         """Observe consecutive calls, and undo their changes only after the last one.
 
-        Each call has its own copies of the arguments, except tensors that collect gradients, such as parameters.
+        Each call receives new copies of the arguments, but not of tensors that collect gradients, such as parameters.
 
         Parameters
         ----------
         observe : callable
-            Takes a function that makes a call.
+            Receives a function that makes a call.
         backward : bool
             Whether a backward pass follows each call whose results require gradients.
         """
-        given_values, used_values = (
-            (arguments.args, arguments.kwargs) for arguments in (self._given_arguments, self._arguments)
+        original_values, copied_values = (
+            (arguments.args, arguments.kwargs) for arguments in (self._original_arguments, self._arguments)
         )
-        pairs = zip(named_tensors(given_values, ""), named_tensors(used_values, ""), strict=True)
+        pairs = zip(named_tensors(original_values, ""), named_tensors(copied_values, ""), strict=True)
         copies = {id(original): copy for (_, original), (_, copy) in pairs if _collects_gradients(copy)}
         state = (tensor for _, tensor in self.named_state())
         leaves = [*filter(_collects_gradients, state), *copies.values()]
         grads = [leaf.grad for leaf in leaves]
 
         def call() -> None:
-            arguments_of_call = self._given_arguments.copy(self.subject.state_memo() | copies)
+            arguments_of_call = self._original_arguments.copy(self.subject.state_memo() | copies)
             roots = _backward_roots(self._program(*arguments_of_call.args, **arguments_of_call.kwargs))
             if backward and roots:
                 for leaf in leaves:
@@ -392,18 +393,18 @@ class Variant:
             for leaf, grad in zip(leaves, grads, strict=True):
                 leaf.grad = grad
 
-    def held_memory(self) -> set[int]:
-        """Return the addresses of the memory of the call's arguments and state, parameters included."""
+    def memory_addresses(self) -> set[int]:
+        """Return the addresses of the memory that the call's arguments and state use, including parameters."""
         return {address for tensor in self._all_tensors() if (address := memory_address(tensor)) is not None}
 
     def named_state(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the tensors of the call's state by place, such as ``self.history[2]``."""
+        """Yield the tensors of the call's state, each with its path, such as ``self.history[2]``."""
         seen: set[int] = set()
         for name, root in self.subject.roots():
             yield from named_tensors(root, name or "self", seen)
 
     def _all_tensors(self) -> Iterator[torch.Tensor]:
-        """Yield the tensors of the call's state and of the variant's copies; a tensor may occur twice."""
+        """Yield the tensors in the call's state and in the variant's copies; a tensor may occur twice."""
         yield from (tensor for _, tensor in self.named_state())
         yield from self.tensors()
 
@@ -411,7 +412,7 @@ class Variant:
         seed_all(seed)
         arguments = self._arguments
         try:
-            with self._ready():
+            with self._swap_copies_in():
                 return observe(lambda: self._program(*arguments.args, **arguments.kwargs))
         finally:
             self._restore()
@@ -424,19 +425,19 @@ class Variant:
             else contextlib.nullcontext()
         )
         try:
-            with self._ready(), guard:
+            with self._swap_copies_in(), guard:
                 self._program(*self._arguments.args, **self._arguments.kwargs)
         finally:
             self._restore()
 
     @contextlib.contextmanager
-    def _ready(self) -> Iterator[None]:
-        """Apply the remedies, and swap the copies and the private code in, while the context is open."""
+    def _swap_copies_in(self) -> Iterator[None]:
+        """Open the variant's context, and use the copies and the private code, while this context is open."""
         arguments = self._arguments
         with (
             self._context(),
             self.subject.activated(),
-            self._code.installed(),
+            self._code.install(),
             self._inner.compiled(arguments.args, arguments.kwargs),
         ):
             yield
@@ -450,11 +451,11 @@ class Variant:
             self._restore_arguments()
 
     def _restore_arguments(self) -> None:
-        """Restore the arguments, except large memory: in place, or with new copies if that is not possible."""
+        """Restore the arguments in place, or make new copies if that is not possible; large memory is not restored."""
         if self._saved_arguments is not None:
             self._saved_arguments.restore()
         else:
-            self._arguments = self.subject.copies_of(self._given_arguments)
+            self._arguments = self.subject.copies_of(self._original_arguments)
 
     def _arguments_differ_from(self, expected: Arguments) -> bool:
         actual = self._arguments

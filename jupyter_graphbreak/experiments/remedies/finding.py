@@ -163,7 +163,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     files : mapping
         The file name of each source of the report, by the source's id.
     seconds : float or None
-        The time limit; by default 100 seconds.
+        The time limit; by default 100 seconds. With 0, only the user's own edits are tried.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     also : sequence of EditedCells or Patch
@@ -207,6 +207,9 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         reasons.append(INTERRUPTED)
         note = "Trying remedies was interrupted, so some breaks were not tried; run it again for the rest."
         report = replace(report, diagnostics=[*report.diagnostics, Diagnostic("warning", note)])
+    if seconds == 0:  # only the user's own edits were to be tried
+        for search in progress.searches:
+            search.unreached_breaks.clear()
     untried_edit_notes = [
         Diagnostic("warning", _why_not_tried(edit, kept_entries))
         for edit in also

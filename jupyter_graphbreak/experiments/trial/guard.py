@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import msgspec.structs
 
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_callable_ids
@@ -47,15 +50,36 @@ class _EffectGuard:
         self.effect: ObservedEffect | None = None
         self.lines: dict[str, StackEntry | None] = {}
 
-    def on_effect(self, effect: ObservedEffect, _: FrameType) -> None:
+    def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         if effect.place is None and effect.imports:  # Dynamo runs the imports of the code that it traces
             effect = replace(effect, place=line_that_imports(effect.imports, user_codes(*self._calls)))
+        elif effect.place is not None and effect.place.line == frame.f_code.co_firstlineno:
+            # Compiled code reads the objects that it needs before its first line.
+            line = _first_use(frame, user_codes(*self._calls))
+            effect = replace(effect, place=msgspec.structs.replace(effect.place, line=line or effect.place.line))
         if self.effect is None:
             self.effect = effect
         raise EffectRefusedError(effect)
 
     def on_state_change(self, description: str, place: StackEntry | None, _: FrameType) -> None:
         self.lines.setdefault(description, place)
+
+
+#: The instructions that load a variable.
+_LOADS_OF_VARIABLES = ("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF")
+
+
+def _first_use(frame: FrameType, codes: Iterable[CodeType]) -> int | None:
+    """Return the first line that uses the variable that a compiled frame is reading; ``None`` if it is not found."""
+    key = frame.f_code.co_filename, frame.f_code.co_firstlineno
+    code = next((code for code in codes if (code.co_filename, code.co_firstlineno) == key), None)
+    names = [
+        instruction.argval
+        for instruction in dis.get_instructions(frame.f_code)
+        if instruction.offset <= frame.f_lasti and instruction.opname.startswith(_LOADS_OF_VARIABLES)
+    ]
+    uses = dis.get_instructions(code) if code is not None and names else ()
+    return next((use.positions.lineno for use in uses if use.argval == names[-1] and use.positions is not None), None)
 
 
 @contextlib.contextmanager

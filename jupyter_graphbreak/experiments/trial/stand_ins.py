@@ -212,7 +212,12 @@ def stand_in_of_iterator(value: Any) -> Any:
     if not is_instance(value, Iterator):
         return None
     make = _BUILT_IN_ITERATORS.get(type(value))
-    return make(_guarded_iterator()) if make is not None else _stand_in_for(value, "state", _ADVANCES_ITERATOR)
+    if make is None:
+        return _stand_in_for(value, "state", _ADVANCES_ITERATOR)
+    generator = _guarded_iterator()
+    if type(value) is types.GeneratorType:
+        _originals[generator] = value
+    return make(generator)
 
 
 _ADVANCES_ITERATOR = "advances an iterator that cannot be copied"
@@ -363,7 +368,8 @@ _originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 def tracing_originals() -> AbstractContextManager[None]:
     """Make Dynamo trace originals in place of their stand-ins on this thread, while the context is open."""
-    return traced_as(lambda value: _originals.get(value) if type(value) in (StandIn, StandardStream) else value)
+    kinds = (StandIn, StandardStream, types.GeneratorType)
+    return traced_as(lambda value: _originals.get(value, value) if type(value) in kinds else value)
 
 
 _SPECIAL_METHODS = (

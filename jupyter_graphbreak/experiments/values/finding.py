@@ -214,10 +214,12 @@ def _operations(report: Report, correspondence: Correspondence) -> dict[NodeKey,
     graphs_of_run = {graph.id: graph for graph in correspondence.run_report.graphs}
     operations = {}
     for graph in report.graphs:
-        graph_of_run = graphs_of_run.get(correspondence.graph(graph.id) or "")
+        graph_of_run = graphs_of_run.get(correspondence.original_graph(graph.id) or "")
         for number, op in enumerate(graph.ops):
             location = (
-                graph_of_run.ops[number].location if graph_of_run is not None else correspondence.location(op.location)
+                graph_of_run.ops[number].location
+                if graph_of_run is not None
+                else correspondence.original_location(op.location)
             )
             ident = graph_of_run.id if graph_of_run is not None else None
             operations[NodeKey(graph.frame.partition("#")[0], op.name)] = _Operation(location, op.target, ident)

@@ -191,7 +191,8 @@ def user_edit_sentence(report: Report) -> tuple[str, bool]:
     target = target_text(report, remedy)
     if remedy.verdict in WORKING:
         removal = f"removes {target}" if target else "removes no break"
-        doubts = [*remedy.differences, *_untested_cases(remedy)]
+        differences = [join_words(remedy.differences, "; ", 1)] if remedy.differences else []
+        doubts = [*differences, *_untested_cases(remedy)]
         doubt = f" ({'; '.join(doubts)})" if doubts else ""
         return f"{remedy.title}: {_RESULT_LABELS[remedy.verdict]}{doubt}, {removal}", True
     if remedy.verdict == "break stays":
@@ -209,12 +210,13 @@ def _untested_cases(remedy: Remedy) -> list[str]:
 
 
 def _comparison_text(remedy: Remedy) -> str:
-    """Say what was equal, on how many inputs, and whether both sides of conditions ran."""
+    """Say what was equal, or compared, on how many inputs, and whether both sides of conditions ran."""
     evidence = remedy.evidence
     untested = "".join(f", but {doubt}" for doubt in _untested_cases(remedy))
     if evidence is None:
         return untested.removeprefix(", ")
-    comparison = f"{join_with_and(evidence.compared)} equal" if evidence.compared else "ran"
+    result = "compared" if remedy.differences else "equal"
+    comparison = f"{join_with_and(evidence.compared)} {result}" if evidence.compared else "ran"
     inputs = count_text(evidence.inputs, "call" if remedy.recompiles else "input")
     sentence = f"{comparison} on {inputs} with {evidence.backend}"
     return f"{sentence}, both sides taken{untested}" if evidence.both_sides else sentence + untested

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Owner
 
 BRANCH = Advice(
-    "take both sides with torch.where(condition, a, b); or torch.cond, unless a side has dropout", "graphbreak"
+    "compute both sides with torch.where(condition, a, b); or use torch.cond, unless a side has dropout", "graphbreak"
 )
 SHAPE = Advice(
     "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or keep it: torch.where(mask, x, 0).sum()",
@@ -39,7 +39,7 @@ def advice_texts(
 def test_failed_techniques_are_left_out_and_named() -> None:
     assert advice_texts(BRANCH, []) == [BRANCH.text]
     assert advice_texts(BRANCH, [(WHERE, "another result")]) == [
-        "torch.cond, unless a side has dropout (torch.where was tried and did not work)"
+        "use torch.cond, unless a side has dropout (torch.where was tried and did not work)"
     ]
     assert advice_texts(BRANCH, [(WHERE, "another result"), (COND, "fails")]) == [
         "torch.where and torch.cond were tried and did not work: decide what has to change"
@@ -47,7 +47,9 @@ def test_failed_techniques_are_left_out_and_named() -> None:
 
 
 def test_techniques_that_work_or_were_not_tried_remain() -> None:
-    assert advice_texts(BRANCH, [(WHERE, "works"), (COND, "fails")])[0].startswith("take both sides with torch.where")
+    assert advice_texts(BRANCH, [(WHERE, "works"), (COND, "fails")])[0].startswith(
+        "compute both sides with torch.where"
+    )
     assert advice_texts(BRANCH, [(WHERE, "not tried")]) == [BRANCH.text]
     assert advice_texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [BRANCH.text]  # its parts may work
 

@@ -341,6 +341,8 @@ def test_a_difference_is_shown_once() -> None:
         (make_remedy(), "Your edit: same results, removes break 1"),
         (make_remedy("works but differs", differences=["prints later"]),
          "Your edit: works, but differs (prints later), removes break 1"),
+        (make_remedy("works but differs", differences=["prints later", "warns later", "warns twice"]),
+         "Your edit: works, but differs (prints later and 2 more), removes break 1"),
         (make_remedy("works on what ran", reason="`flag` was never true"),
          "Your edit: same results on what ran (`flag` was never true), removes break 1"),
         (make_remedy(breaks=[]), "Your edit: same results, removes no break"),

@@ -115,11 +115,11 @@ def test_a_step_with_its_own_backward_passes() -> None:
 
 
 def test_checkpointing_keeps_less() -> None:
-    def checkpointed(x: torch.Tensor) -> torch.Tensor:
+    def checkpoint_calls(x: torch.Tensor) -> torch.Tensor:
         kept: torch.Tensor = torch.utils.checkpoint.checkpoint(chain, x, use_reentrant=False)
         return kept
 
-    memory = memory_of(checkpointed, torch.rand(ROWS, requires_grad=True))
+    memory = memory_of(checkpoint_calls, torch.rand(ROWS, requires_grad=True))
     assert memory.eager_saved_bytes == 0
     assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.05)
 

@@ -10,7 +10,7 @@ import torch
 
 from jupyter_graphbreak.experiments.cost import memory_changes
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.memory_changes import agree_within_rounding, tried_changes
+from jupyter_graphbreak.experiments.cost.memory_changes import agree_within_rounding, try_memory_changes
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
@@ -56,7 +56,7 @@ def changes_of(call: torch.nn.Module, backend: str, seconds: float = 60.0) -> di
             assert compiled.warm_up()
             with limit_time(time.monotonic() + seconds):
                 at = SteadyState(entry, eager, compiled, Correspondence(REPORT, REPORT), lambda _: None)
-                changes = tried_changes(at, MemoryCost(0, 14 * SIZE, 0, 12 * SIZE))
+                changes = try_memory_changes(at, MemoryCost(0, 14 * SIZE, 0, 12 * SIZE))
     return {change.change: change for change in changes}
 
 

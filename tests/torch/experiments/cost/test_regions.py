@@ -13,7 +13,7 @@ import torch
 from jupyter_graphbreak._torch_compat.tried_settings import disable_caches
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.cost import regions
-from jupyter_graphbreak.experiments.cost.blocks import RepeatedBlocks, repeated_blocks
+from jupyter_graphbreak.experiments.cost.blocks import RepeatedBlocks, find_repeated_blocks
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
@@ -156,14 +156,16 @@ def test_nothing_is_compiled_in_other_ways_if_compiling_is_quick() -> None:
 def test_blocks_of_one_class_that_hold_most_parameters() -> None:
     model = torch.nn.Module()
     model.layers = torch.nn.ModuleList(Block(index) for index in range(3))
-    assert repeated_blocks(model.named_modules(), 3) == RepeatedBlocks("Block", ("layers.0", "layers.1", "layers.2"))
-    assert repeated_blocks(model.named_modules(), 4) is None
+    assert find_repeated_blocks(model.named_modules(), 3) == RepeatedBlocks(
+        "Block", ("layers.0", "layers.1", "layers.2")
+    )
+    assert find_repeated_blocks(model.named_modules(), 4) is None
     layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2), 3)
-    blocks = repeated_blocks(layers.named_modules(), 3)
+    blocks = find_repeated_blocks(layers.named_modules(), 3)
     assert blocks is not None
     assert (blocks.name, blocks.compiles_in_place) == ("TransformerEncoderLayer", False)
     model.head = torch.nn.Linear(99, 99)
-    assert repeated_blocks(model.named_modules(), 3) is None  # the blocks are a small part of it
+    assert find_repeated_blocks(model.named_modules(), 3) is None  # the blocks are a small part of it
 
 
 def test_sequences_are_blocks_if_they_have_the_same_modules() -> None:
@@ -171,7 +173,9 @@ def test_sequences_are_blocks_if_they_have_the_same_modules() -> None:
         return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
 
     model = torch.nn.Sequential(pair(), pair(), torch.nn.Sequential(torch.nn.Linear(9, 9)))
-    blocks = repeated_blocks([("model", model), *((f"model.{name}", part) for name, part in model.named_children())], 2)
+    blocks = find_repeated_blocks(
+        [("model", model), *((f"model.{name}", part) for name, part in model.named_children())], 2
+    )
     assert blocks == RepeatedBlocks("Sequential", ("model.0", "model.1"), compiles_in_place=False)
     assert blocks.container == "model"
     assert RepeatedBlocks("Block", ("self.first", "self.second")).container is None

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.cost.timing import timed_calls
+from jupyter_graphbreak.experiments.cost.timing import time_calls
 from jupyter_graphbreak.report.cost import EntryCost
 from jupyter_graphbreak.results import Report
 
@@ -92,7 +92,7 @@ def test_failing_and_nested_calls_behave_as_before() -> None:
     outer = torch.compile(twice, backend="eager")
     x = torch.ones(2)
     before = torch._dynamo.eval_frame._maybe_set_eval_frame
-    with timed_calls() as warm:
+    with time_calls() as warm:
         for _ in range(2):
             with pytest.raises(KeyError):
                 torch.compile(fails, backend="eager")(x)

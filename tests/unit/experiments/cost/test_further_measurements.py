@@ -1,4 +1,4 @@
-"""The table of measurements: what each row needs, fills and costs."""
+"""The table of measurements: what each row required_attribute, field and costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from jupyter_graphbreak.experiments.cost import further_measurements
 from jupyter_graphbreak.experiments.cost.further_measurements import (
     MEASUREMENTS,
-    MIN_S,
+    MIN_BASIS_S,
     FurtherMeasurement,
     with_further_measurements,
 )
@@ -68,15 +68,17 @@ def test_unused_time_of_a_row_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) 
     assert left == [pytest.approx(50.0, abs=5.0), pytest.approx(150.0, abs=5.0)]
     left.clear()
     measured(monkeypatch, rows, seconds=0.0)  # little was spent before
-    assert left == [pytest.approx(0.5 * MIN_S, abs=4.0), pytest.approx(1.5 * MIN_S, abs=4.0)]
+    assert left == [pytest.approx(0.5 * MIN_BASIS_S, abs=4.0), pytest.approx(1.5 * MIN_BASIS_S, abs=4.0)]
     left.clear()
-    compiles = FurtherMeasurement("memory", "entry", 0.0, lambda *_: left.append(seconds_left()), compile_share=2.0)
+    compiles = FurtherMeasurement(
+        "memory", "entry", 0.0, lambda *_: left.append(seconds_left()), compile_time_share=2.0
+    )
     measured(monkeypatch, [compiles])
     assert left == [pytest.approx(80.0, abs=5.0)]
 
 
 def test_every_row_fills_a_field_of_the_cost_and_needs_one_that_exists() -> None:
     known = {*EntryCost.__struct_fields__, *SteadyState.__dataclass_fields__}
-    assert {row.fills for row in MEASUREMENTS} <= {*EntryCost.__struct_fields__}
-    assert {row.needs for row in MEASUREMENTS} <= known
-    assert all(row.share + row.compile_share > 0 for row in MEASUREMENTS)
+    assert {row.field for row in MEASUREMENTS} <= {*EntryCost.__struct_fields__}
+    assert {row.required_attribute for row in MEASUREMENTS} <= known
+    assert all(row.time_share + row.compile_time_share > 0 for row in MEASUREMENTS)

@@ -9,15 +9,15 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.profile_ranges import Range
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
-from jupyter_graphbreak.experiments.cost.entry_cost import lookups_us, operations_outside
+from jupyter_graphbreak.experiments.cost.entry_cost import count_operations_outside_graphs, lookup_us_by_frame
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OWNER,
     Overhead,
     Owner,
     Owners,
+    divide_into_parts,
     graph_to_break_us,
     mark_us,
-    parts_of,
     time_share,
 )
 from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark
@@ -40,9 +40,9 @@ def test_profile_gives_lookup_times_and_operations_outside_graphs() -> None:
         Range("graph", "1", 60, 70),
         Range("backward", "", 75, 80),
     ]
-    assert operations_outside(ranges) == 1
-    assert operations_outside([]) == 0
-    assert lookups_us([ranges, ranges[:4]]) == {"0/0": 5.0, "1/0": 4.0}
+    assert count_operations_outside_graphs(ranges) == 1
+    assert count_operations_outside_graphs([]) == 0
+    assert lookup_us_by_frame([ranges, ranges[:4]]) == {"0/0": 5.0, "1/0": 4.0}
 
 
 GRAPH, INNER_FAMILY = Owner("graph", "A", None, "0/0"), Owner("graph", "B", None, "1/0")
@@ -127,20 +127,20 @@ def test_parts_come_from_typical_calls_and_add_up() -> None:
         call_of(("graph", "0", 10.0), ("graph ends", "0", total - 20.0), total=total)
         for total in (104.0, 98.0, 112.0, 300.0, 90.0, 102.0)
     ]
-    total, parts = parts_of(calls, Owners(two_breaks(), ["0/0"]))
+    total, parts = divide_into_parts(calls, Owners(two_breaks(), ["0/0"]))
     assert (total.median_us, total.runs) == (103.0, 6)
     assert [(part.kind, part.graph) for part in parts] == [("outside", None), ("graph", "A")]
     assert [part.time.median_us for part in parts] == [30.0, 73.0]
     assert parts[1].time.runs == 2
     assert time_share(parts) == pytest.approx(73 / 103, abs=0.001)
-    total, parts = parts_of(calls[2:], Owners(two_breaks(), ["0/0"]))  # widely spread calls
+    total, parts = divide_into_parts(calls[2:], Owners(two_breaks(), ["0/0"]))  # widely spread calls
     assert sum(part.time.median_us for part in parts) == total.median_us == 107.0
 
 
 def test_overhead_is_subtracted_from_the_call() -> None:
     owners = Owners(two_breaks(), ["0/0", "1/0"], {}, Overhead(mark_us=1.0))
     call = CallTime(BROKEN.total_us, BROKEN.marks, 0, 100.0)
-    total, parts = parts_of([call], owners)
+    total, parts = divide_into_parts([call], owners)
     # Subtracted: two marks, the work after a graph, and half a mark at each end of a stretch.
     assert total.median_us == pytest.approx(110.0 - 2.0 - 3.5 - 7.0)
     assert total.processor_us == pytest.approx(100.0 - 2.0 - 3.5 - 7.0)

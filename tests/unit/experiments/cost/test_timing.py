@@ -23,8 +23,8 @@ from jupyter_graphbreak.experiments.cost.timing import (
     spread,
     spread_of,
     time_in_turn,
-    undisturbed,
-    waited_us,
+    undisturbed_calls,
+    waiting_us_so_far,
 )
 from jupyter_graphbreak.report.cost import Spread, may_be_equal
 
@@ -56,8 +56,8 @@ def test_the_budget_ends_the_rounds() -> None:
 
 def test_disturbed_calls_count_only_if_the_others_are_too_few() -> None:
     calm, once, twice = CallTime(1.0), CallTime(9.0, (), 1), CallTime(19.0, (), 2)
-    assert undisturbed([twice, once, *[calm] * MIN_RUNS]) == [calm] * MIN_RUNS
-    assert undisturbed([calm, *[once] * MIN_RUNS, twice]) == [calm, *[once] * MIN_RUNS]
+    assert undisturbed_calls([twice, once, *[calm] * MIN_RUNS]) == [calm] * MIN_RUNS
+    assert undisturbed_calls([calm, *[once] * MIN_RUNS, twice]) == [calm, *[once] * MIN_RUNS]
 
 
 def test_waiting_for_a_processor_is_not_part_of_a_call() -> None:
@@ -82,15 +82,15 @@ def test_the_time_without_a_processor_is_known() -> None:
     rival.start()
     try:
         os.sched_setaffinity(0, {processor})
-        began, waited, worked = time.perf_counter(), waited_us(), time.thread_time()
-        while time.thread_time() - worked < 0.2:
+        start, waiting_us_before, thread_s_before = time.perf_counter(), waiting_us_so_far(), time.thread_time()
+        while time.thread_time() - thread_s_before < 0.2:
             pass
-        wall_us, waited = (time.perf_counter() - began) * 1e6, waited_us() - waited
+        wall_us, waiting_us = (time.perf_counter() - start) * 1e6, waiting_us_so_far() - waiting_us_before
     finally:
         os.sched_setaffinity(0, before_affinity)
         rival.kill()
         rival.join()
-    assert wall_us - waited == pytest.approx(0.2e6, rel=0.2)
+    assert wall_us - waiting_us == pytest.approx(0.2e6, rel=0.2)
 
 
 def test_busy_machine_gets_twice_the_time() -> None:

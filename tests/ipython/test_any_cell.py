@@ -18,7 +18,7 @@ import torch
 from benchmarks.described_values import Describer
 from jupyter_graphbreak.results import Report
 from tests.ipython.test_magic import Shell
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 CELLS = Path(__file__).parent / "cells" / "any.txt"
 MARK = "# BREAK"
@@ -173,7 +173,7 @@ def expected_places(name: str) -> list[str]:
     return sorted([*lines, *IN_A_LIBRARY.get(name, []), *["model"] * (name not in WITHOUT_BREAK_OF_MODEL)])
 
 
-@pytest.mark.parametrize("name", sampled(ALL, 3))
+@pytest.mark.parametrize("name", sample_parameters(ALL, 3))
 def test_the_user_sees_the_same_as_without_the_magic(shell: Shell, name: str) -> None:
     cell = ALL[name]
     plain = Seen(shell, cell if cell.startswith("%%") else f"# no magic\n{cell}")

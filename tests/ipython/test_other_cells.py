@@ -7,7 +7,7 @@ import pytest
 from jupyter_graphbreak.report.remedies import WORKING, Remedy
 from jupyter_graphbreak.results import Report
 from tests.ipython.conftest import Kernel
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 FUNCTION = """import torch
 def step(x):
@@ -43,7 +43,7 @@ def apply_remedy(cells: list[str], report: Report, remedy: Remedy) -> list[str]:
     return edited
 
 
-@pytest.mark.parametrize("name", sampled(PROGRAMS, 4))
+@pytest.mark.parametrize("name", sample_parameters(PROGRAMS, 4))
 def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
     # Other tests compile in the same kernel, so names must differ.
     programs = [cell.replace("step", f"step_{len(name)}").replace("Net", f"Net{len(name)}") for cell in PROGRAMS[name]]

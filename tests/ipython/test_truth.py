@@ -18,7 +18,7 @@ from jupyter_client.manager import start_new_kernel
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 CELLS = Path(__file__).parent / "cells"
 PREPARE = """%reset -f
@@ -215,7 +215,7 @@ def described_breaks(report: Report) -> str:
     return ", ".join(f"{place(report, break_.location)} {break_.outcome}" for break_ in report.breaks)
 
 
-@pytest.mark.parametrize("name", sampled(COMPILED, 2))
+@pytest.mark.parametrize("name", sample_parameters(COMPILED, 2))
 def test_every_break_is_at_its_place_once_and_the_cell_runs_as_without(kernel: Kernel, name: str) -> None:
     _, explained, report = kernel.both_ways(read_cells("compiled.txt")[name])
     expected = COMPILED[name]
@@ -230,7 +230,7 @@ def test_every_break_is_at_its_place_once_and_the_cell_runs_as_without(kernel: K
         assert word not in head
 
 
-@pytest.mark.parametrize("name", sampled(PLAIN, 2))
+@pytest.mark.parametrize("name", sample_parameters(PLAIN, 2))
 def test_a_cell_that_compiles_nothing_runs_as_without_when_its_calls_are_compiled(kernel: Kernel, name: str) -> None:
     plain, explained, report = kernel.both_ways(read_cells("plain.txt")[name])
     assert explained.error == plain.error

@@ -11,7 +11,7 @@ import pytest
 from jupyter_graphbreak.report.remedies import WORKING, Remedy
 from jupyter_graphbreak.results import Report
 from tests.ipython.conftest import Kernel
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 TRY = "%%compile_explain --try\n"
 STEP = """import torch
@@ -74,7 +74,7 @@ torch.compile(Net(), backend="eager")(torch.ones(2)).tolist()""",
 }
 
 
-@pytest.mark.parametrize("name", sampled(CELLS, 5))
+@pytest.mark.parametrize("name", sample_parameters(CELLS, 5))
 def test_the_cell_runs_as_without_and_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
     cell = f"%%compile_explain\n{CELLS[name]}"
     assert kernel.run(cell)["status"] == "ok"

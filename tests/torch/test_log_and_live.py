@@ -15,7 +15,7 @@ from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
 from tests.support import warm_processes
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 HERE = Path(__file__).parent
 #: The process has loaded PyTorch already, which reads the variable TORCH_TRACE only then.
@@ -83,7 +83,7 @@ needs_skips = pytest.mark.skipif(
 
 @needs_skips
 @pytest.mark.parametrize(
-    "name", sampled(["nested_resumes", "branch", "fullgraph", "with_and_try", "logged/one_line"], 3)
+    "name", sample_parameters(["nested_resumes", "branch", "fullgraph", "with_and_try", "logged/one_line"], 3)
 )
 def test_a_program_live_and_through_its_log(kernels: Path, tmp_path: Path, name: str) -> None:
     live, logged = live_and_logged(kernels, tmp_path, name)

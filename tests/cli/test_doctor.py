@@ -74,10 +74,10 @@ if sys.argv[1] == "second":
 
 
 @pytest.mark.exhaustive
-def test_a_passed_check_is_not_repeated_until_something_changes(kernels: Path, tmp_path: Path) -> None:
+def test_a_passed_check_is_not_repeated_until_something_changes(fork_server_folder: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     runs = [
-        warm_processes.run(kernels, ["-c", CHANGES, name], cwd=tmp_path, env={**environment, **options})
+        warm_processes.run(fork_server_folder, ["-c", CHANGES, name], cwd=tmp_path, env={**environment, **options})
         for name, options in (("first", {}), ("second", {warm_processes.COLD: "1"}))
     ]
     assert [run.returncode for run in runs] == [0, 0], [run.stderr for run in runs]

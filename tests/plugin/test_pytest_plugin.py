@@ -131,12 +131,14 @@ def test_skipped():
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, kernels: Path) -> Run:
+def run(pytester: pytest.Pytester, fork_server_folder: Path) -> Run:
     """Run pytest with the plugin, in a separate process, on one module."""
 
     def run_on(module: str) -> pytest.RunResult:
         pytester.makepyfile(test_model=module)
-        process = warm_processes.run(kernels, ["-m", "pytest", *OPTIONS], cwd=pytester.path, env=dict(os.environ))
+        process = warm_processes.run(
+            fork_server_folder, ["-m", "pytest", *OPTIONS], cwd=pytester.path, env=dict(os.environ)
+        )
         return pytest.RunResult(process.returncode, process.stdout.splitlines(), process.stderr.splitlines(), 0.0)
 
     return run_on

@@ -17,7 +17,7 @@ Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def cli(fork_server_folder: Path, tmp_path: Path) -> Cli:
-    """Run ``graphbreak`` in an empty folder."""
+    """Return a function that runs ``graphbreak`` in an empty folder."""
 
     def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
         command = ["-m", "jupyter_graphbreak", *map(str, arguments)]

@@ -51,21 +51,21 @@ def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
     for cell in cells:
         assert kernel.run(cell)["status"] == "ok"
     report = kernel.report()
-    claims = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.edits]
-    assert any("after the call" in remedy.title for remedy in claims), [
+    working_remedies = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.edits]
+    assert any("after the call" in remedy.title for remedy in working_remedies), [
         (remedy.title, remedy.verdict, remedy.reason) for remedy in report.remedies or []
     ]
-    for remedy in claims:
+    for remedy in working_remedies:
         changed = apply_remedy(cells, report, remedy)
         assert "backend='eager'" in "\n".join(changed)
         assert ("dynamic=True" in "\n".join(changed)) == ("dynamic=True" in "\n".join(cells))
         for cell in changed:
             assert kernel.run(cell.replace("%%compile_explain --try", "%%compile_explain"))["status"] == "ok"
         assert "sum 6.0\n" in kernel.stdout()
-        left = kernel.report()
-        gone = {b.location.code for b in report.breaks if b.id in remedy.breaks and b.location is not None}
-        assert not gone & {b.location.code for b in left.breaks if b.location is not None}, changed
-        assert left.summary.graphs >= 1, changed
+        report_after = kernel.report()
+        removed_code = {b.location.code for b in report.breaks if b.id in remedy.breaks and b.location is not None}
+        assert not removed_code & {b.location.code for b in report_after.breaks if b.location is not None}, changed
+        assert report_after.summary.graphs >= 1, changed
 
 
 def test_reports_of_the_python_functions_name_cells(kernel: Kernel) -> None:

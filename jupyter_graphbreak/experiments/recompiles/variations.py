@@ -264,7 +264,7 @@ def _varied_aliases(calls: Sequence[CallSpec]) -> Iterator[tuple[Path, Path]]:
 
 
 def _replaced_container(path: Path, specs_by_path: dict[Path, list[Spec]]) -> tuple[type | None, int]:
-    """Return the class and length of the list or tuple that a number replaces; ``None`` and 0 if none is replaced."""
+    """Return the class and length of the list or tuple to replace along with a number in it, or ``None`` and 0."""
     container = specs_by_path.get(Path(path.root, path.steps[:-1]), [None])[0] if path.steps else None
     if not isinstance(container, ContainerSpec):
         return None, 0

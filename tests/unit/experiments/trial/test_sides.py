@@ -8,7 +8,7 @@ import builtins
 import pytest
 
 from jupyter_graphbreak.experiments.families.proposal import Condition
-from jupyter_graphbreak.experiments.remedies.original import RECORDER_NAME, instrumented_text, record_sides
+from jupyter_graphbreak.experiments.remedies.original import RECORDER_NAME, instrument_text, record_sides
 
 TEXT = """
 def f(x, ä="ü"):
@@ -35,7 +35,7 @@ def condition(column: int, end_column: int) -> Condition:
 def test_the_sides_of_several_runs_are_recorded() -> None:
     tests = conditions(TEXT)
     scope: dict[str, object] = {}
-    exec(compile(instrumented_text(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
+    exec(compile(instrument_text(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
     f = scope["f"]
     assert callable(f)
     with record_sides() as sides:
@@ -46,7 +46,7 @@ def test_the_sides_of_several_runs_are_recorded() -> None:
 
 
 def test_instrumented_text_keeps_its_lines() -> None:
-    changed = instrumented_text(TEXT, conditions(TEXT))
+    changed = instrument_text(TEXT, conditions(TEXT))
     assert len(changed.splitlines()) == len(TEXT.splitlines())
     assert changed.splitlines()[2] == f'    if {RECORDER_NAME}(0, (x > 3 and ä)): y = "big"  # ü before'
 
@@ -63,7 +63,7 @@ def test_instrumented_text_keeps_its_lines() -> None:
     ],
 )
 def test_nested_conditions_are_recorded(text: str, tests: list[Condition]) -> None:
-    changed = instrumented_text(text, dict(enumerate(tests)))
+    changed = instrument_text(text, dict(enumerate(tests)))
     with record_sides() as sides:
         value = eval(changed, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
     assert value is True
@@ -83,7 +83,7 @@ def test_a_value_is_converted_to_bool_once_and_its_errors_are_raised() -> None:
             raise ValueError("ambiguous")
 
     counting_bool = CountingBool()
-    changed = instrumented_text("1 if value else 2", {0: condition(5, 10)})
+    changed = instrument_text("1 if value else 2", {0: condition(5, 10)})
     with record_sides() as sides:
         assert eval(changed, {"value": counting_bool}) == 2  # noqa: S307 - our own text
     with record_sides(), pytest.raises(ValueError, match="ambiguous"):
@@ -92,7 +92,7 @@ def test_a_value_is_converted_to_bool_once_and_its_errors_are_raised() -> None:
 
 
 def test_code_that_is_not_a_test_is_recorded_if_it_is_evaluated() -> None:
-    changed = instrumented_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, sides=())})
+    changed = instrument_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, sides=())})
     with record_sides() as sides:
         assert eval(changed, {"a": [], "b": 2}) == []  # noqa: S307 - our own text
         assert not sides

@@ -110,7 +110,7 @@ complex operators warning | messages_warnings#precision-and-the-gpu | real and i
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
 may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
-second start still slow, autograd cache bypass | compile_time#a-cache-that-does-not-work | no cache
+second start still slow, autograd cache bypass | compile_time#a-cache-that-does-not-work | does not cache them
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
 peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
@@ -482,7 +482,7 @@ pytest-xdist PermissionError torchinductor | messages_kernels#files-and-caches |
 vLLM failed to get the hash of the compiled graph | messages_kernels#files-and-caches | give each process its own
 'complex' object has no attribute 'get_name' | messages_kernels#inductor-generated-code | torch.polar
 except does not catch a matmul | errors#runtimeerror-when-making-fake-tensor-call-and-except | around the compiled
-each rank starts 32 compile workers | compile_time#worker-processes | divided by the ranks
+each rank starts 32 compile workers | compile_time#worker-processes | divided by the number of ranks
 is_compiling() is False in my decorator | escape_hatches#others-that-look-alike | when the function is defined
 which parts of a diffusers pipeline: VAE, text encoder? | libraries#diffusers | pipe.vae.decode
 layers of a U-Net outside of the blocks | libraries#diffusers | little loss
@@ -886,7 +886,7 @@ another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-wo
 how slow is a custom_op? | escape_hatches#custom-operators-one-opaque-operation | 12 µs
 the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
 single steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
-the DataLoader gets slow while compiling | compile_time#worker-processes | less those of
+the DataLoader gets slow while compiling | compile_time#worker-processes | less the workers of
 the kernel dies when I compile | errors#crashes-and-hangs | Killed process
 compile a ControlNet | libraries#diffusers | in every step as well
 fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
@@ -896,7 +896,7 @@ does compiling turn on TF32? | cost#how-much-faster-will-it-be | set_float32_mat
 autocast or bfloat16? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | needs no casts
 a BatchEncoding moved to the device in forward | libraries#transformers | move it before the call
 top-k sampling in compiled code | where_to_compile#generate | torch.multinomial
-the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-warm-up | restore them
+the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-warm-up | undo this with
 fastai learner with torch.compile | libraries#fastai | before `learn.fit(...)`
 Opacus make_private and torch.compile | libraries#opacus-gradients-of-each-sample | grad_sample_mode="no_op"
 NeMo ASR model: transcribe fails with CUDA graphs | libraries#nemo | use_cuda_graph_decoder

@@ -455,7 +455,7 @@ CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compile
 write a backend | cost#which-backend-one-of-your-own | takes a graph
 CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
 what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | known only when the code runs
-eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | at the second call
+eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | in the second call
 minifier | reproducers#pytorch-s-minifier | TORCHDYNAMO_REPRO_AFTER
 strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
 my KV cache: torch.cat or position | where_to_compile#a-kv-cache-of-your-own-position-and-length | index_copy_

@@ -798,7 +798,7 @@ an assert is ignored after a print | known_bugs#wrong-results | is false does no
 UserWarning about torch._utils from my optimizer | messages_warnings#breaks-and-recompiles | calls an old name
 AssertionError: not bool like VR[1.0, 1.0] | messages_kernels#inductor-generated-code | A bug of inductor
 fold fails in inductor with an AssertionError | messages_kernels#inductor-generated-code | within a release or two
-LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls as it is
+LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls unchanged
 autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
 does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset it

@@ -401,7 +401,7 @@ AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not 
 the output of one compiled function into another | gpu#tensor-output-overwritten-by-a-subsequent-run | calls both
 gradient accumulation with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | register_hook
 mark_static_address compiles again | gpu#tensor-output-overwritten-by-a-subsequent-run | with `guard=True`
-DDP and reduce-overhead crash after training | gpu#tensor-output-overwritten-by-a-subsequent-run | goes in again
+DDP and reduce-overhead crash after training | gpu#tensor-output-overwritten-by-a-subsequent-run | becomes an input again
 a model of matrix products gains nothing | cost#slower-than-eager-how-to-read-the-figures | gains little
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
@@ -875,7 +875,7 @@ spectral_norm and pruning with torch.compile | training#what-breaks-in-training-
 distillation: teacher or student? | training#what-breaks-in-training-code | compile each network
 %autoreload and a compiled function | in_a_notebook#a-cell-that-runs-again | compiles the new code
 vLLM fails in aot_compile | libraries#vllm-sglang | VLLM_USE_AOT_COMPILE=0
-random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | look whether they differ
+random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | check that they differ
 replace a layer after torch.compile | training#before-or-after-to-load-state-dict-deepcopy | the next call uses it
 a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value compiles again
 weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients

@@ -721,7 +721,7 @@ does the cache notice that my code has changed? | compile_time#kept-on-disk-the-
 a warm cache, and still a second | compile_time#a-cache-that-does-not-work | this is normal
 PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | Remove that folder
 Attempting to use a closed pool | messages_kernels#worker-processes | not started again
-TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | they print nothing
+TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | both words print nothing
 what is compiled right now? | logs#progress-see-what-is-being-compiled-while-it-runs | looks as if it hangs
 LayerNorm on a Mac | known_bugs#windows-macos-rocm | by more than the values themselves
 Invalid NaN comparison | known_bugs#inductorerror-cppcompileerror-triton | from sympy

@@ -17,7 +17,7 @@ from jupyter_graphbreak.analysis.locations import shown_stack
 from jupyter_graphbreak.knowledge import hints, owners
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
-from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
+from jupyter_graphbreak.knowledge.switches import CodeLocation, switches_for
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.records import StackEntry, line_in_resume_name, original_name
 from jupyter_graphbreak.report.schema import Advice, Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
@@ -126,7 +126,7 @@ def advise(
     cause: Cause,
     consequence: Reason | None,
     owner: Owner = "own",
-    stack: Sequence[CodePlace] = (),
+    stack: Sequence[CodeLocation] = (),
     use: BranchUse | None = None,
     code: str | None = None,
 ) -> list[Advice]:
@@ -140,7 +140,7 @@ def advise(
         The reason why the frame could not resume.
     owner : {"own", "library", "torch"}
         The owner of the line.
-    stack : sequence of CodePlace
+    stack : sequence of CodeLocation
         The stack of the break, outermost entry first.
     use : str or None
         The purpose of the branch, if the break is at a branch with a known purpose.
@@ -164,7 +164,7 @@ def advise(
     return advice
 
 
-def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodePlace]) -> list[str]:
+def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodeLocation]) -> list[str]:
     """Return advice about a line of a library or of PyTorch: known switches and settings, then a workaround.
 
     A break on purpose needs no switch, so there is only one piece of advice about it.
@@ -472,14 +472,14 @@ class BreakTable:
             owner=owner,
         )
 
-    def _code_places(self, folded_break: FoldedBreak) -> list[CodePlace]:
+    def _code_places(self, folded_break: FoldedBreak) -> list[CodeLocation]:
         """Return the stack of a break as places in the code, outermost first; the last one is the break itself."""
         files = self._sources.files()
         stack = list(folded_break.occurrences[0].stack)
         if folded_break.location is not None and stack[-1:] != [folded_break.location]:
             stack.append(folded_break.location)
         paths = [self._sources.module_path(files[place.source]) for place in stack]
-        return [CodePlace(path, place.function, place.code) for path, place in zip(paths, stack, strict=True)]
+        return [CodeLocation(path, place.function, place.code) for path, place in zip(paths, stack, strict=True)]
 
 
 def _fullgraph_outcome(

@@ -1,4 +1,4 @@
-"""Reasons why PyTorch does not cache a graph, so that every start of the program compiles it."""
+"""The reasons why PyTorch does not cache a graph; every start of the program then compiles the graph again."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CacheBypass:
-    """A reason why the caches of AOTAutograd, of inductor or of both are bypassed.
+    """A reason why the cache of AOTAutograd, the cache of Inductor or both are bypassed.
 
     Parameters
     ----------
     name : str
-        The name of its page and its example program.
+        The name of the entry's page and example program.
     title : str
         The cause in the reader's words; code is in backticks.
-    search_texts : tuple of str
+    search_strings : tuple of str
         Parts of PyTorch's reason; any one of them identifies the entry.
     reason : str
         PyTorch's reason, as a report shows it.
     advice : str or None
-        The way to avoid it, to be appended to a sentence.
+        The way to avoid the bypass, to be appended to a sentence.
     """
 
     name: str
     title: str
-    search_texts: tuple[str, ...]
+    search_strings: tuple[str, ...]
     reason: str
     advice: str | None = None
 
 
-#: The entry for a reason is the first one with a search text that occurs in the reason.
+#: The entry for a reason is the first one with a search string that occurs in the reason.
 CACHE_BYPASSES = (
     CacheBypass(
         "autograd function",
@@ -68,14 +68,14 @@ CACHE_BYPASSES = (
     ),
     CacheBypass(
         "custom pass",
-        "Your own pass over inductor's graphs",
+        "Your own pass over Inductor's graphs",
         ("custom pass", "_pre_fusion_custom_pass", "_post_fusion_custom_pass"),
         "inductor: Unsupported post grad custom pass",
         "derive the pass from torch._inductor.custom_graph_pass.CustomGraphPass and give it a uuid()",
     ),
     CacheBypass(
         "freezing",
-        "The setting `freezing` of inductor",
+        "Inductor's setting `freezing`",
         ("freezing enabled", "frozen constants"),
         "Cannot cache a graph with freezing enabled",
         "turn freezing off, or compile the model ahead of time",
@@ -99,4 +99,5 @@ CACHE_BYPASSES = (
 
 def cache_bypass(reason: str | None) -> CacheBypass | None:
     """Return the entry for PyTorch's reason; ``None`` if there is none."""
-    return next((entry for entry in CACHE_BYPASSES if any(part in (reason or "") for part in entry.search_texts)), None)
+    text = reason or ""
+    return next((entry for entry in CACHE_BYPASSES if any(part in text for part in entry.search_strings)), None)

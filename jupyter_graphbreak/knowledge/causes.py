@@ -1,6 +1,7 @@
-"""The table of causes, whose GB ids ascend, the table of called functions, and functions that search both.
+"""The table of causes, in the order of their ids, the table of known calls, and functions that search both.
 
-``since`` comes from the registries and settings of PyTorch 2.9.1, 2.10.0, 2.11.0, 2.12.0, 2.13.0, 2.14.0 and 2.15.0.
+The values of ``since`` come from the registries and settings of PyTorch 2.9.1, 2.10.0, 2.11.0, 2.12.0, 2.13.0, 2.14.0
+and 2.15.0.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ _TRACE_UNITTEST = DynamoSetting("enable_trace_unittest", value=True)
 _UNPACK_GENERATORS = DynamoSetting("enable_faithful_generator_behavior", value=False, is_safe=False)
 
 _FLAG_STEP = ManualStep(
-    "Decide whether this tensor is a flag that changes only once: then test a Python bool that is kept beside it. "
-    "Otherwise decide whether both sides can always be computed, so that torch.where can choose between them.",
+    "Decide whether this tensor is a flag that changes only once. If it is, test a Python bool that you set together "
+    "with it. If not, decide whether both sides can always be computed, so that torch.where can choose between them.",
     obsolete_if_failed="torch.where",
     text_after_failure=(
-        "Decide whether this tensor is a flag that changes only once: then test a Python bool that is kept beside it. "
-        "Otherwise decide whether it can be tested outside of the compiled function: torch.where was tried and did not "
-        "work."
+        "Decide whether this tensor is a flag that changes only once. If it is, test a Python bool that you set "
+        "together with it. If not, decide whether the tensor can be tested outside of the compiled function: "
+        "torch.where was tried and did not work."
     ),
 )
 _BRANCH_STEP = ManualStep(
@@ -59,11 +60,11 @@ _BRANCH_STEP = ManualStep(
 )
 _DISABLED_STEP = ManualStep("Decide whether this function must stay out of the graph: the code disables it on purpose.")
 _PYTHON_NUMBER_STEP = ManualStep(
-    "Decide whether the number is needed at all; whether it is known before the call and can "
-    "be passed as an argument; or whether what follows can be computed with the tensor."
+    "Decide whether the number is needed at all; whether it is known before the call and can be passed as an argument; "
+    "or whether the code that uses it can compute with the tensor instead."
 )
 _DATA_DEPENDENT_SHAPE_STEP = ManualStep(
-    "Decide whether what follows can work with all elements and a mask, so that shapes do not depend on the data."
+    "Decide whether the code below can work with all elements and a mask, so that shapes do not depend on the data."
 )
 _UNKNOWN_SHAPE_STEP = ManualStep(
     "Decide whether this operation may stay eager: no graph knows the shape of its result, "
@@ -85,12 +86,13 @@ _BACKWARD_STEP = ManualStep(
 _REQUIRES_GRAD_STEP = ManualStep(
     "Decide before the compiled function which tensors need gradients: a graph cannot change that."
 )
-_CONTEXT_STEP = ManualStep("Decide whether the context may be entered around the whole call of the compiled function.")
+_CONTEXT_STEP = ManualStep("Decide whether the context may be entered around the whole call to the compiled function.")
 _NUMPY_STEP = ManualStep(
     "Decide whether torch can compute the value or draw the random numbers. If only NumPy can, use it before the call."
 )
 _OBJECT_CREATION_STEP = ManualStep(
-    "Decide where to create this: before the compiled function, passed as an argument, or after it from the result."
+    "Decide where to create this object: before the compiled function, to pass it as an argument, or after the "
+    "function, from its result."
 )
 _OPERATOR_ERROR_STEP = ManualStep(
     "Run the call without compiling, with torch.compiler.set_stance('force_eager'): if it raises the same error, the "
@@ -105,18 +107,18 @@ _RNN_STEP = ManualStep(
 )
 _OUTPUT_STEP = ManualStep(
     "Decide whether this message is needed on every call. If it is, write it after the call, "
-    "from what the function returns.",
+    "from the function's result.",
     obsolete_if_failed="after the call",
     text_after_failure=(
         "Decide whether this message is needed on every call: writing it after the call was tried and did not work."
     ),
 )
-_INTERACTION_STEP = ManualStep("Decide whether this can be removed: a graph cannot wait for a person.")
+_INTERACTION_STEP = ManualStep("Decide whether this call can be removed: a graph cannot wait for a person.")
 _TIMING_STEP = ManualStep(
-    "Decide whether the time is needed: only a whole call of a compiled function can be timed, from outside."
+    "Decide whether the time is needed: only a whole call to a compiled function can be timed, and only from outside."
 )
 _CLOCK_ADVICE = (
-    "read the clock before and after the call: inside the compiled function, no operation has run yet when it is read"
+    "read the clock before and after the call: inside the compiled function, it is read before any operation has run"
 )
 _MOVE_OUTSIDE_ADVICE = "move it before or after the compiled function"
 
@@ -124,10 +126,10 @@ CAUSES = (
     KnownCause(
         "BackendCompilerFailed",
         ("BackendCompilerFailed",),
-        title="Failure of the backend",
+        title="Backend error",
         advice=(
-            'the graph was captured and the backend failed on it: run it with backend="eager"; if it also works with '
-            '"aot_eager", the fault is in the generated code, or the machine lacks something: run `graphbreak doctor`'
+            'the graph was captured, but the backend could not compile it: use backend="eager"; if "aot_eager" also '
+            "works, the fault is in the generated code, or the machine lacks something: run `graphbreak doctor`"
         ),
         page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
     ),
@@ -145,10 +147,10 @@ CAUSES = (
             "TypeError",
             "ValueError",
         ),
-        title="Internal error of Dynamo",
+        title="Internal error in Dynamo",
         advice=(
             "PyTorch considers this its own bug: report it, and meanwhile move this code out of the compiled function, "
-            "or into a function with @torch.compiler.disable"
+            "or into a function decorated with @torch.compiler.disable"
         ),
         manual_step=ManualStep(
             "Decide whether this code can be written differently or stay out of the compiled function: PyTorch "
@@ -159,10 +161,10 @@ CAUSES = (
     KnownCause(
         "InductorError",
         ("InductorError", "InvalidCxxCompiler", "CppCompileError", "CUDACompileError", "TritonMissing"),
-        title="Failure of inductor",
+        title="Inductor error",
         advice=(
-            "the graph was captured and inductor failed on it: `graphbreak doctor` names what the machine lacks (a "
-            'compiler, headers, Triton) and how to install it; if it lacks nothing, use backend="aot_eager"'
+            "the graph was captured, but Inductor could not compile it: `graphbreak doctor` lists what the machine "
+            'lacks (a compiler, headers, Triton) and how to install it; if nothing is missing, use backend="aot_eager"'
         ),
         page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
     ),
@@ -190,7 +192,7 @@ CAUSES = (
     KnownCause(
         "GB0007",
         ("Attempted to call function marked as skipped",),
-        title="Call of a function that Dynamo does not trace",
+        title="Call to a function that Dynamo does not trace",
         former_messages=("inline in skipfiles: ...", "skip function ... in file ..."),
         advice=(
             "call it before or after the compiled function and pass its result as an argument; Dynamo cannot trace it"
@@ -200,13 +202,13 @@ CAUSES = (
     KnownCause(
         "GB0008",
         ("Attempted to inline function marked as skipped",),
-        title="Call of a function that Dynamo does not trace",
+        title="Call to a function that Dynamo does not trace",
         is_named_by_call=True,
     ),
     KnownCause(
         "GB0009",
         ("Attempted to inline function marked as skipped (SkipFunctionVariable)",),
-        title="Call of a function that Dynamo does not trace",
+        title="Call to a function that Dynamo does not trace",
         is_named_by_call=True,
     ),
     KnownCause(
@@ -231,7 +233,7 @@ CAUSES = (
         "GB0021",
         ("BUILD_STRING type error",),
         title="Value in an f-string that is unknown while tracing",
-        advice="make the text after the call, from what the function returns",
+        advice="format the string after the call, from the function's result",
         manual_step=_OUTPUT_STEP,
     ),
     KnownCause(
@@ -246,7 +248,7 @@ CAUSES = (
         "GB0029",
         ("Compilation of intermediate hooks requires compiled autograd",),
         title="Hook on an intermediate tensor",
-        advice="put what the hook does into the backward of a torch.autograd.Function and use what its apply() returns",
+        advice="move the hook's code into the backward of a torch.autograd.Function, and use the result of its apply()",
         settings=((_COMPILED_AUTOGRAD,),),
         page="training.md#what-breaks-in-training-code",
     ),
@@ -326,7 +328,7 @@ CAUSES = (
         "GB0039",
         ("Dynamo recompile limit exceeded", "Dynamo cache limit exceeded"),
         title="Recompile limit",
-        advice="pass what changes from call to call as a tensor, or mark it with torch._dynamo.mark_dynamic; "
+        advice="pass values that change from call to call as tensors, or mark sizes with torch._dynamo.mark_dynamic; "
         f"or raise {CONFIG}recompile_limit",
         manual_step=ManualStep(
             "Decide which arguments may change from call to call: pass them as tensors, or mark them dynamic."
@@ -388,7 +390,7 @@ CAUSES = (
     KnownCause(
         "GB0059",
         ("Failed to trace builtin operator",),
-        title="Call of a builtin that Dynamo does not trace",
+        title="Call to a builtin that Dynamo does not trace",
         former_messages=("call_function BuiltinVariable(print) [...]",),
         advice="use operations on tensors instead of this builtin, or call it outside of the compiled function",
         is_named_by_call=True,
@@ -412,7 +414,7 @@ CAUSES = (
         manual_step=_OPERATOR_ERROR_STEP,
         page="errors.md#your-own-error-met-while-compiling",
     ),
-    KnownCause("GB0065", ("Graph break in inlined function",), title="Break in a function that is called"),
+    KnownCause("GB0065", ("Graph break in inlined function",), title="Break in a called function"),
     KnownCause(
         "GB0066",
         ("Graph break under GenericContextWrappingVariable",),
@@ -501,7 +503,7 @@ CAUSES = (
     KnownCause(
         "GB0098",
         ("Skip calling `torch.compiler.disable()`d function",),
-        title="Function under `torch.compiler.disable`",
+        title="Function disabled with `torch.compiler.disable`",
         former_messages=("call torch._dynamo.disable() wrapped function",),
         advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
         manual_step=_DISABLED_STEP,
@@ -510,7 +512,7 @@ CAUSES = (
     KnownCause(
         "GB0099",
         ("Skip inlining `torch.compiler.disable()`d function",),
-        title="Function under `torch.compiler.disable`",
+        title="Function disabled with `torch.compiler.disable`",
         advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
         manual_step=_DISABLED_STEP,
         is_deliberate=True,
@@ -534,7 +536,7 @@ CAUSES = (
         "GB0107",
         ("Tensor.random_ op",),
         title="`Tensor.random_()`",
-        advice=("draw a new tensor with torch.randint_like(x, low, high); use copy_() if it must stay the same tensor"),
+        advice="draw a new tensor with torch.randint_like(x, low, high); if x must stay the same tensor, use x.copy_()",
         rewrites=("draw with randint_like",),
     ),
     KnownCause(
@@ -587,7 +589,7 @@ CAUSES = (
         "GB0116",
         ("Unexpected type in sourceless builder",),
         title="Object that Dynamo cannot represent",
-        advice="make the object before the compiled function; inspect.signature() is a usual case",
+        advice="create the object before the compiled function; often it comes from inspect.signature()",
     ),
     KnownCause(
         "GB0117",
@@ -602,8 +604,8 @@ CAUSES = (
         title="`Tensor.backward()`",
         former_messages=("Tensor.backward",),
         advice=(
-            "compile only the forward part and call backward() after it: its backward pass is compiled as well; or set "
-            f"{_TRACE_AUTOGRAD}"
+            "compile only the forward pass, and call backward() after it: the backward pass is then compiled as well; "
+            f"or set {_TRACE_AUTOGRAD}"
         ),
         setting_advice=f"set {_TRACE_AUTOGRAD}",
         manual_step=_BACKWARD_STEP,
@@ -618,7 +620,8 @@ CAUSES = (
         title="Tensor turned into a Python number, for example by `.item()`",
         former_messages=("Tensor.item", "call_function BuiltinVariable(int) [TensorVariable()]"),
         advice=(
-            f"keep the value as a tensor; .item() needs it on the host. If a number is needed, set {_CAPTURE_SCALARS}"
+            "keep the value as a tensor; .item() needs the value on the host. If a number is needed, set "
+            f"{_CAPTURE_SCALARS}"
         ),
         setting_advice=f"set {_CAPTURE_SCALARS}",
         manual_step=_PYTHON_NUMBER_STEP,
@@ -664,14 +667,14 @@ CAUSES = (
         ("Unsupported context manager",),
         title="`with` on an object that Dynamo does not know",
         former_messages=("SETUP_WITH ...", "BEFORE_WITH ..."),
-        advice="enter the context around the call of the compiled function, not in it",
+        advice="enter the context around the call to the compiled function, not in it",
         manual_step=_CONTEXT_STEP,
         is_named_by_call=True,
     ),
     KnownCause(
         "GB0147",
         ("Unsupported function call",),
-        title="Call of an object that Dynamo does not know",
+        title="Call to an object that Dynamo does not know",
         former_messages=("call_function UserDefinedObjectVariable(...)",),
         advice="call it before the compiled function and pass the result as an argument; turn an iterator into a list",
         is_named_by_call=True,
@@ -698,7 +701,7 @@ CAUSES = (
         "GB0151",
         ("Unsupported inspect call",),
         title="`inspect` of a function",
-        advice="inspect the function before the compiled function",
+        advice="call inspect before the compiled function, and pass the result as an argument",
     ),
     KnownCause(
         "GB0152",
@@ -735,7 +738,7 @@ CAUSES = (
         "GB0170",
         ("Data-dependent branching",),
         title="Branch on a tensor's value",
-        advice="take both sides with torch.where(condition, a, b); or torch.cond, unless a side has dropout",
+        advice="compute both sides with torch.where(condition, a, b); or use torch.cond, unless a side has dropout",
         advice_by_use=(
             (
                 "error",
@@ -755,7 +758,7 @@ CAUSES = (
                 "flag",
                 (
                     "if this tensor is a flag that changes only once, such as 'initialized', test a Python bool that "
-                    "is kept beside it; otherwise take both sides with torch.where(condition, a, b)"
+                    "you set together with it; otherwise compute both sides with torch.where(condition, a, b)"
                 ),
             ),
             (
@@ -783,7 +786,7 @@ CAUSES = (
         "GB0172",
         ("async_op=True for distributed collectives",),
         title="Asynchronous collective",
-        advice="leave async_op=True out, since the compiler overlaps what it can; or call it outside",
+        advice="leave async_op=True out: the compiler overlaps what it can; or call the collective outside",
         page="training.md#collectives-in-compiled-code",
     ),
     KnownCause(
@@ -801,7 +804,7 @@ CAUSES = (
         "GB0179",
         ("copy.deepcopy()",),
         title="`copy.deepcopy()`",
-        advice="copy before the compiled function; tensors with .detach().clone()",
+        advice="copy before the compiled function, or copy tensors with .detach().clone()",
         rewrites=("copy with clone()",),
     ),
     KnownCause(
@@ -814,8 +817,8 @@ CAUSES = (
     KnownCause(
         "GB0185",
         ("failed to convert numpy.ndarray to Tensor",),
-        title="NumPy array of texts or objects",
-        advice="use a list instead of an array of texts or objects",
+        title="NumPy array of strings or objects",
+        advice="use a list instead of an array of strings or objects",
     ),
     KnownCause(
         "GB0187",
@@ -827,7 +830,7 @@ CAUSES = (
         "GB0193",
         ("invalid call to builtin op handler",),
         title="`max` or `min` of tensors with a `key`, or a builtin called in an unusual way",
-        advice="write sorted(parts, key=..., reverse=True)[0] for max(parts, key=...), or call it outside",
+        advice="write sorted(parts, key=..., reverse=True)[0] for max(parts, key=...), or call max outside",
     ),
     KnownCause(
         "GB0198",
@@ -890,12 +893,12 @@ CAUSES = (
         title="Operation that the backend cannot trace, such as `y[mask] = x` in training",
         advice=(
             f"set {_CAPTURE_SHAPES} if the number of elements depends on a tensor's values, as in the backward pass of "
-            f"y[mask] = x; or index with integers that are computed before the call"
+            "y[mask] = x; or index with integers that are computed before the call"
         ),
         setting_advice=f"set {_CAPTURE_SHAPES}",
         manual_step=ManualStep(
-            "Decide whether the operation that PyTorch names can go before or after the compiled function. To assign "
-            "to a part of a tensor, index with integers that are computed before it, instead of a mask."
+            "Decide whether the operation that PyTorch mentions can move before or after the compiled function. To "
+            "assign to a part of a tensor, index with integers that are computed before the call, not with a mask."
         ),
         settings=((_CAPTURE_SHAPES,),),
         page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
@@ -982,7 +985,7 @@ CAUSES = (
         "GB0262",
         ("unsupported contextlib.* API",),
         title="Context manager of `contextlib`",
-        advice="enter it around the call of the compiled function",
+        advice="enter it around the call to the compiled function",
         manual_step=_CONTEXT_STEP,
     ),
     KnownCause(
@@ -1030,8 +1033,7 @@ CAUSES = (
         ("logging.Logger method not supported for non-export cases",),
         title="Logging",
         advice=(
-            f"log after the call, from what the function returns; or, if the message may be lost, "
-            f"{_IGNORE_LOGGING_ADVICE}"
+            f"log after the call, from the function's result; or, if the message may be lost, {_IGNORE_LOGGING_ADVICE}"
         ),
         setting_advice=_IGNORE_LOGGING_ADVICE,
         manual_step=_OUTPUT_STEP,
@@ -1059,7 +1061,7 @@ CAUSES = (
     KnownCause(
         "GB0296",
         ("attempted to reorder a debugging function that can't actually be reordered",),
-        title="`print` or log of something that is neither a tensor nor text",
+        title="`print` or logging of a value that is neither a tensor nor a string",
         advice="pass only constants, tensors or f-strings of them, or print it after the call",
         former_text="Reordering debugging function",
         since="2.10",
@@ -1143,16 +1145,16 @@ CAUSES = (
     KnownCause(
         "GB0376",
         ("Call to `torch._dynamo.disable()`",),
-        title="Call of `torch._dynamo.disable()`",
-        advice="apply it outside of the compiled function to the function that must run eagerly",
+        title="Call to `torch._dynamo.disable()`",
+        advice="outside of the compiled function, disable the function that must run eagerly",
         is_deliberate=True,
         since="2.14",
     ),
     KnownCause(
         "GB0377",
         ("Call to `torch.compiler.disable()`",),
-        title="Call of `torch.compiler.disable()`",
-        advice="apply it outside of the compiled function to the function that must run eagerly",
+        title="Call to `torch.compiler.disable()`",
+        advice="outside of the compiled function, disable the function that must run eagerly",
         is_deliberate=True,
         since="2.14",
     ),
@@ -1263,7 +1265,7 @@ CAUSES = (
         "GB5173",
         ("Tensor device mismatch",),
         title="Tensors on different devices",
-        advice="move both to one device; a tensor that is made in the function needs device=x.device",
+        advice="move both tensors to one device; if the function creates one of them, pass device=x.device",
         manual_step=_OPERATOR_ERROR_STEP,
         page="errors.md#your-own-error-met-while-compiling",
         since="2.13",
@@ -1321,7 +1323,7 @@ CAUSES = (
     KnownCause(
         "GB6297",
         ("autograd.Function.apply: duplicate tensor input",),
-        title="`autograd.Function` called with one tensor twice",
+        title="`autograd.Function` called with the same tensor twice",
         since="2.13",
     ),
     KnownCause(
@@ -1449,25 +1451,25 @@ CAUSES = (
         "Generator in use beyond compiled code",
         ("Generator in use beyond compiled code",),
         title="Generator in use beyond the compiled code",
-        skip=skipped_functions.KEPT_GENERATOR,
+        skip=skipped_functions.ESCAPING_GENERATOR,
     ),
 )
 
-#: Calls and operators that break graphs. If several patterns match a line, the first entry provides the manual step.
+#: The known calls that break graphs. If several patterns match a line, the first entry provides the manual step.
 CALLS = (
     KnownCall(
-        # Dynamo evaluates ``%`` with the tensor, which PyTorch refuses; it calls ``format()`` after the graph.
+        # Dynamo evaluates ``%`` on the tensor while tracing, which fails. It calls ``format()`` after the graph.
         pattern=r"""^[rRuU]?(["']).*\1\s*%""",
         causes=("GB0033", "GB0088", "GB0208"),
         title="Tensor formatted with `%`",
-        advice='write "{:.2f}".format(y) or an f-string instead of "%.2f" % y: the text is then made after the graph',
+        advice='write "{:.2f}".format(y) or an f-string instead of "%.2f" % y: Python then formats it after the graph',
         manual_step=_OUTPUT_STEP,
     ),
     KnownCall(
         pattern=r"\bunique\(",
         causes=("GB0036",),
         advice=(
-            "if a loop runs over the result, run it for all numbers that can occur, such as range(len(self.experts)); "
+            "if a loop runs over the result, loop over all values that can occur, such as range(len(self.experts)); "
             f"otherwise set {_CAPTURE_SHAPES}"
         ),
     ),
@@ -1475,8 +1477,8 @@ CALLS = (
         pattern=r"\bbincount\(",
         causes=("GB0036",),
         advice=(
-            "count with torch.nn.functional.one_hot(x, n).sum(0), whose size is fixed; counts that only skip empty "
-            "selections are not needed"
+            "count with torch.nn.functional.one_hot(x, n).sum(0), whose size is fixed; if the counts only serve to "
+            "skip empty selections, remove them"
         ),
     ),
     KnownCall(
@@ -1494,7 +1496,7 @@ CALLS = (
         pattern=r"\bprint\(",
         title="`print`",
         advice=(
-            f"print after the call, from what the function returns; or add print to {CONFIG}"
+            f"print after the call, from the function's result; or add print to {CONFIG}"
             "reorderable_logging_functions: it then prints at the end of the graph, but nothing from a function that "
             "is called inside"
         ),
@@ -1506,8 +1508,8 @@ CALLS = (
         pattern=r"warnings?\.warn",
         title="`warnings.warn`",
         advice=(
-            f"warn after the call, from what the function returns; or add warnings.warn to {CONFIG}"
-            "reorderable_logging_functions: it then comes at the end of the graph"
+            f"warn after the call, from the function's result; or add warnings.warn to {CONFIG}"
+            "reorderable_logging_functions: the warning then comes at the end of the graph"
         ),
         setting_advice=f"add warnings.warn to {CONFIG}reorderable_logging_functions",
         manual_step=_OUTPUT_STEP,
@@ -1516,7 +1518,7 @@ CALLS = (
     KnownCall(
         names=("tqdm",),
         title="Progress bar",
-        advice=("loop without the progress bar if torch.compiler.is_compiling(), or compile only the body of the loop"),
+        advice="loop without the progress bar if torch.compiler.is_compiling(), or compile only the body of the loop",
     ),
     KnownCall(
         names=("time", "perf_counter"),
@@ -1543,7 +1545,7 @@ CALLS = (
         title="Loop over a `DataLoader`",
         advice="compile the model, or a function for one batch, and call it in a loop that is not compiled",
         manual_step=ManualStep(
-            "Decide what to compile for one batch: the model, or a function with the step. A loop over a `DataLoader` "
+            "Decide what to compile for one batch: the model, or a function for one step. A loop over a `DataLoader` "
             "cannot be compiled.",
             decides_compiled_region=True,
         ),
@@ -1596,7 +1598,7 @@ CALLS = (
         pattern=r"\bopen\(|\.read\(|\.write\(|\.save\(|\.load\(",
         title="File",
         advice="read or write the file before or after the compiled function",
-        manual_step=ManualStep("Decide whether the file is used before or after the call."),
+        manual_step=ManualStep("Decide whether to use the file before or after the call."),
     ),
     KnownCall(
         names=("input",),
@@ -1616,8 +1618,8 @@ CALLS = (
     KnownCall(
         pattern=r"\bcontext_?var\w*\.|\.get\(\)",
         manual_step=ManualStep(
-            "Decide whether the value can be read before the call and passed as an argument: a graph "
-            "keeps the value it had during tracing."
+            "Decide whether the variable can be read before the call and its value passed as an argument: a graph "
+            "keeps the value from tracing."
         ),
     ),
     KnownCall(
@@ -1630,16 +1632,16 @@ CALLS = (
 
 
 def known_cause(gb_id: str | None, name: str, context: str | None = None, code: str | None = None) -> KnownCause:
-    """Return the entry for a cause, in which the facts about a known call replace some of its own.
+    """Return the entry for a cause; the facts about a known call replace the entry's own facts.
 
-    If there is no entry for the cause, its name is the title.
+    A cause that is not in the table gets an entry whose title is the cause's name.
 
     Parameters
     ----------
     name : str
         PyTorch's name of the cause.
     context : str or None
-        PyTorch's debug context of the break, which may name a function that is called.
+        PyTorch's debug context of the break, which may contain the name of the called function.
     code : str or None
         The source code of the break.
     """
@@ -1649,29 +1651,29 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     if (call := next(calls_for_cause, None)) is not None:
         manual_step = call.manual_step or cause.manual_step
         return replace(cause, title=call.title or cause.title, advice=call.advice, manual_step=manual_step)
-    called_name = _called_function(context)
+    called_name = _called_function_name(context)
     names = {called_name, called_name.rpartition(".")[2]}
     calls = (call for call in CALLS if cause.is_named_by_call and not names.isdisjoint(call.names))
-    by_context = next(calls, None)
+    call_in_context = next(calls, None)
     # If a function such as ``print`` is disabled on purpose with torch.compiler.disable, its name does not matter.
     is_disabled = cause.is_deliberate and cause.manual_step is not None
-    by_code = None if is_disabled else _find_known_call(code or "")
-    if by_context is not None:
+    call_in_code = None if is_disabled else _find_call_in_code(code or "")
+    if call_in_context is not None:
         cause = replace(
             cause,
-            advice=by_context.advice or cause.advice,
-            setting_advice=by_context.setting_advice or cause.setting_advice,
+            advice=call_in_context.advice or cause.advice,
+            setting_advice=call_in_context.setting_advice or cause.setting_advice,
         )
-    if by_code is not None and by_code.manual_step is not None:
-        cause = replace(cause, manual_step=by_code.manual_step)
-    call = (by_context or by_code) if cause.is_named_by_call else None
+    if call_in_code is not None and call_in_code.manual_step is not None:
+        cause = replace(cause, manual_step=call_in_code.manual_step)
+    call = (call_in_context or call_in_code) if cause.is_named_by_call else None
     if call is not None and cause.advice is None:
         cause = replace(cause, advice=call.advice)
     return replace(cause, title=call.title, page=call.page or cause.page) if call and call.title else cause
 
 
 def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:
-    """Return whether a break is at code that does not belong in a compiled function, such as a backward pass.
+    """Return whether the code of a break does not belong in a compiled function, as is true of a backward pass.
 
     The parameters are those of :func:`known_cause`.
     """
@@ -1680,26 +1682,26 @@ def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:
 
 
 def cause_name_of_former_text(text: str) -> str | None:
-    """Return the name of the cause that a message of an older PyTorch describes without naming it."""
+    """Return the name of the cause of a message from an older PyTorch that contains neither an id nor a name."""
     former = (cause for cause in CAUSES if cause.former_text is not None and text.startswith(cause.former_text))
     return next((cause.names[0] for cause in former), None)
 
 
 @functools.cache
 def setting_titles() -> frozenset[str]:
-    """Return the titles of all remedies that only change settings; they contain no text of any user's program."""
+    """Return the titles of all remedies that only change settings; no title quotes a user's program."""
     return frozenset(title_of(settings) for cause in CAUSES for settings in cause.settings)
 
 
 @functools.cache
 def all_advice() -> frozenset[str]:
-    """Return all our advice; it contains no text of any user's program."""
+    """Return all our advice; no advice quotes a user's program."""
     entries = (*CAUSES, *CALLS)
-    texts = {text for entry in entries for text in (entry.advice, entry.setting_advice)}
-    texts |= {cause.advice_if_consequence for cause in CAUSES}
-    texts |= {advice for cause in CAUSES for _, advice in cause.advice_by_use}
-    texts |= {switch.advice for switch in SWITCHES} | {bug.advice_in_report for bug in bugs_with_messages()}
-    return frozenset(text for text in texts if text is not None) | owner_advice()
+    sentences = {sentence for entry in entries for sentence in (entry.advice, entry.setting_advice)}
+    sentences |= {cause.advice_if_consequence for cause in CAUSES}
+    sentences |= {sentence for cause in CAUSES for _, sentence in cause.advice_by_use}
+    sentences |= {switch.advice for switch in SWITCHES} | {bug.advice_in_report for bug in bugs_with_messages()}
+    return frozenset(sentence for sentence in sentences if sentence is not None) | owner_advice()
 
 
 @functools.cache
@@ -1707,15 +1709,15 @@ def _causes_by_id_and_name() -> tuple[dict[str, KnownCause], dict[str, KnownCaus
     return {cause.id: cause for cause in CAUSES}, {name: cause for cause in CAUSES for name in cause.names}
 
 
-def _find_known_call(code: str) -> KnownCall | None:
-    patterns = (call for call in CALLS if call.pattern is not None and not call.causes)
-    return next((call for call in patterns if re.search(call.pattern or "", code)), None)
+def _find_call_in_code(code: str) -> KnownCall | None:
+    calls = (call for call in CALLS if call.pattern is not None and not call.causes)
+    return next((call for call in calls if re.search(call.pattern or "", code)), None)
 
 
-def _called_function(context: str | None) -> str:
-    """Return the name of the function that Dynamo could not trace; for a method, with its class.
+def _called_function_name(context: str | None) -> str:
+    """Return the name of the function that Dynamo could not trace; the name of a method includes its class.
 
-    It is "print" for ``builtin print [...]``.
+    The name is "print" for ``builtin print [...]``, and empty if the context contains none.
     """
     words = (context or "").replace(",", " ").split()
     words_before_name = {"builtin", "qualname:"}

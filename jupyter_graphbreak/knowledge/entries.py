@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 #: The prefix of Dynamo's settings.
 CONFIG = "torch._dynamo.config."
 
-#: The rewrites of the source that the families of remedies can propose for a cause.
+#: The changes to the source code that the families of remedies can propose for a cause.
 Rewrite = Literal[
     "check in the graph",
     "copy with clone()",
@@ -30,7 +30,7 @@ Rewrite = Literal[
 ]
 
 
-#: The purposes that a branch may have.
+#: The purposes for which code branches on a tensor.
 BranchUse = Literal["end of a loop", "error", "flag", "message"]
 
 
@@ -44,7 +44,7 @@ class DynamoSetting:
         The name in ``torch._dynamo.config``.
     value : bool or int
     is_safe : bool or None
-        Whether results stay the same whenever the setting works; ``None`` if that is not known.
+        Whether results stay the same whenever the setting removes the break; ``None`` if that is not known.
     since : str or None
         The first PyTorch release that has the setting; ``None`` for 2.9 or earlier.
     """
@@ -72,7 +72,7 @@ class ManualStep:
     ----------
     text : str
     obsolete_if_failed : str
-        A part of the titles of remedies; if one of these remedies failed, ``text`` is obsolete.
+        A part of the title of a remedy. If such a remedy failed, ``text`` is obsolete.
     text_after_failure : str
         The decision that remains in that case.
     decides_compiled_region : bool
@@ -97,7 +97,7 @@ class SkipReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCall:
-    """The facts about a called function or an operator, for breaks with any GB id unless ``causes`` names some.
+    """The facts about a called function or an operator, for breaks of any cause unless ``causes`` restricts them.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class KnownCall:
     causes : tuple of str
         The GB ids of the causes to which the entry applies, if its pattern matches the code; empty for any cause.
     title, advice, setting_advice, manual_step, page
-        As in :class:`KnownCause`; if one is ``None``, that of the cause's own entry applies.
+        As in :class:`KnownCause`; ``None`` leaves the value of the cause's own entry.
     """
 
     names: tuple[str, ...] = ()
@@ -130,37 +130,37 @@ class KnownCause:
     id : str
         The GB id, or PyTorch's name for a cause without one.
     names : tuple of str
-        The names in PyTorch's releases. Messages of old releases have a name and no id.
+        PyTorch's names for the cause in all releases. Messages of old releases contain a name and no id.
     title : str
         The cause in the reader's words; code is in backticks.
     advice : str or None
-        Advice if the line is the reader's own, with the risk if there is one.
+        The advice for a line of the reader's own code; it mentions the risk, if there is one.
     setting_advice : str or None
-        The part of the advice that applies whoever owns the line: a setting.
+        The part of the advice that also applies to a line of a library: a setting.
     advice_by_use : tuple of tuple
-        The advice for branches with a known use; it replaces the general one.
+        The advice for branches with a known purpose; it replaces ``advice``.
     advice_if_consequence : str or None
-        Additional advice if this is why a function cannot resume after a break.
+        Additional advice if this cause prevents a function from resuming after a break.
     manual_step : ManualStep or None
         The decision for a person if no remedy works.
     manual_steps_by_use : tuple of tuple
-        The decisions about branches with certain purposes.
+        The decisions about branches with a known purpose; they replace ``manual_step``.
     settings : tuple of tuple of DynamoSetting
         The combinations of settings to try, the least intrusive first.
     rewrites : tuple of str
-        The rewrites of the source to try.
+        The changes to the source code to try.
     skip : SkipReason or None
-        The reason why a function that Dynamo gave up on for this cause runs eagerly, if the cause explains that.
+        The reason to show if this cause makes a function run eagerly; ``None`` for a general reason.
     also_reported_as : tuple of str
-        The names in ``torch._dynamo.explain`` and Dynamo's logs.
+        The names for the cause in ``torch._dynamo.explain`` and Dynamo's logs.
     is_named_by_call : bool
-        Whether the id only means that a call could not be traced, so that the entry of the called function says more.
+        Whether the id only means that a call could not be traced; the entry of the called function then says more.
     is_deliberate : bool
         Whether the code breaks the graph on purpose.
     is_captured_by_fullgraph : bool
-        Whether ``fullgraph=True`` always captures it, since torch 2.10.
+        Whether ``fullgraph=True`` always captures the code, since torch 2.10.
     is_safe : bool or None
-        Whether results, gradients and output stay the same whenever the advice works; ``None`` if that is not known.
+        Whether results, gradients and output stay the same whenever the advice removes the break; ``None`` if unknown.
     former_text : str or None
         The beginning of PyTorch's message before the cause had an id and a name.
     former_messages : tuple of str
@@ -170,7 +170,7 @@ class KnownCause:
     until : str or None
         The last PyTorch release that has the id; ``None`` if the newest one has it.
     page : str or None
-        The page in ``notebooks/`` that says more than the cause's own page, with a section if there is one.
+        The page in ``notebooks/`` that says more than the cause's own page, followed by a section if there is one.
     """
 
     id: str

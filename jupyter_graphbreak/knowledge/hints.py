@@ -39,14 +39,14 @@ _IMPLIED_BY_FULLGRAPH = ("capture_scalar_outputs", "capture_dynamic_output_shape
 _IMPLIED_SINCE_RELEASE = (2, 10)
 
 
-#: The end of Dynamo's explanation of a break at an operator that refuses its arguments: the operator's own exception.
+#: The end of Dynamo's explanation of a break at an operator that rejects its arguments: the operator's own exception.
 _OPERATOR_ERROR = re.compile(r""": got \w+\((['"])(?P<message>.*)\1\)\.?\s*$""", re.DOTALL)
 #: The beginning of the message of ``view`` for a tensor that is not contiguous.
 _CANNOT_VIEW = "Cannot view a tensor"
 
 
 def advice_on_operator_error(explanation: str) -> str | None:
-    """Return what to do about an operator that refuses its arguments; ``None`` if there is no such operator."""
+    """Return advice about the operator that rejects its arguments; ``None`` if the explanation mentions none."""
     match = _OPERATOR_ERROR.search(explanation)
     if match is None:
         return None
@@ -64,16 +64,16 @@ def manual_step_of_hints(hints: Iterable[str]) -> str | None:
 
 
 def fullgraph_captures_values(torch: str | None) -> bool | None:
-    """Return whether ``fullgraph=True`` captures numbers and sizes in a release of PyTorch; ``None`` if unknown."""
+    """Return whether ``fullgraph=True`` captures numbers and sizes in this PyTorch; ``None`` if that is unknown."""
     numbers = re.match(r"(\d+)\.(\d+)", torch or "")
     return tuple(map(int, numbers.groups())) >= _IMPLIED_SINCE_RELEASE if numbers is not None else None
 
 
 def is_captured_by_fullgraph(hints: Iterable[str]) -> bool:
-    """Return whether hints name a setting that ``fullgraph=True`` implies."""
+    """Return whether hints suggest a setting that ``fullgraph=True`` implies."""
     return any(f"{setting} = True" in hint for hint in hints for setting in _IMPLIED_BY_FULLGRAPH)
 
 
 def may_follow_from_earlier_break(hints: Iterable[str]) -> bool:
-    """Return whether a break may exist only because an earlier one divided the function."""
+    """Return whether a break may exist only because an earlier break divided the function."""
     return any(hint.startswith(_FOLLOWS_EARLIER) for hint in hints)

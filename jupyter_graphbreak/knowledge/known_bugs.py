@@ -20,13 +20,13 @@ class KnownBug:
     issue : str
         The number of PyTorch's issue, or "owner/name#number"; for a bug without an issue, the name of its program.
     symptom : str
-        The words of the error, or what goes wrong.
+        The error message, or a description of the wrong behavior.
     code : str
-        The action of the code, as the end of a sentence that begins with "In code that".
+        A description of the code, as the end of a sentence that begins with "In code that".
     advice : str
         The way to work around the bug until it is fixed.
     releases : str
-        The releases that the issue names; empty if they are known only from our own programs.
+        The releases that the issue mentions; empty if they are known only from our own programs.
     message : str
         A regular expression for an error message by which the bug is recognized; empty if there is none.
     """
@@ -40,7 +40,7 @@ class KnownBug:
 
     @property
     def address(self) -> str | None:
-        """The address of the bug's issue on GitHub; None for a bug without an issue."""
+        """The address of the bug's issue on GitHub; ``None`` for a bug without an issue."""
         repository, _, number = self.issue.rpartition("#")
         return f"https://github.com/{repository or 'pytorch/pytorch'}/issues/{number}" if number.isdecimal() else None
 
@@ -53,7 +53,7 @@ class KnownBug:
 
 @functools.cache
 def bugs_by_subject() -> dict[str, tuple[KnownBug, ...]]:
-    """Return the bugs by subject."""
+    """Return the bugs, grouped by subject."""
     subjects = tomllib.loads(_TABLE_FILE.read_text(encoding="utf-8"))
     return {subject: tuple(KnownBug(**entry) for entry in entries) for subject, entries in subjects.items()}
 
@@ -65,5 +65,5 @@ def bugs_with_messages() -> tuple[KnownBug, ...]:
 
 
 def bug_with_message(message: str) -> KnownBug | None:
-    """Return the bug that an error message reveals; None if it reveals no known bug."""
+    """Return the bug that an error message reveals; ``None`` if it reveals no known bug."""
     return next((bug for bug in bugs_with_messages() if re.search(bug.message, message)), None)

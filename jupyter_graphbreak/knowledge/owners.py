@@ -24,8 +24,8 @@ class KnownOwner:
     manual_step : str
         The decision for a person if no remedy works.
     step_for_call, step_for_error : str
-        The same if ``{call}``, a call in the reader's own code, leads to the break; and if the break also ended the
-        run.
+        The decision if a call in the reader's own code leads to the break; ``step_for_error`` applies if the break also
+        ended the run. ``{call}`` stands for the code of the call.
     """
 
     advice_if_deliberate: str
@@ -88,9 +88,9 @@ OWNERS: Mapping[Owner, KnownOwner] = {
 
 
 def owner_advice() -> set[str]:
-    """Return all texts of this module that a report may contain as advice."""
+    """Return all strings of this module that a report may contain as advice."""
     return {
         OPTIMIZER,
         LIBRARY_OPTIMIZER,
-        *(text for owner in OWNERS.values() for text in (owner.advice_if_deliberate, owner.advice_if_unintended)),
+        *(advice for owner in OWNERS.values() for advice in (owner.advice_if_deliberate, owner.advice_if_unintended)),
     }

@@ -1,4 +1,4 @@
-"""Reasons why functions run eagerly, and how to make Dynamo compile them."""
+"""The reasons why functions run eagerly, and ways to make Dynamo compile them."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ LIVE_GENERATOR = SkipReason(
     "consume the generator before the break, for example with list(...), or make it change nothing outside itself",
     page="causes/gb0003.md",
 )
-KEPT_GENERATOR = SkipReason(
+ESCAPING_GENERATOR = SkipReason(
     "other",
     "a generator is in use beyond the compiled code; Dynamo would replace it with an iterator over the remaining items",
-    "consume the generator before that, for example with list(...)",
+    "consume the generator before the compiled code ends, for example with list(...)",
     page="causes/gb0003.md",
 )
 MODE = SkipReason(
@@ -83,7 +83,7 @@ REMEMBERED_MODE = SkipReason(
     f"{_RESET_DYNAMO}; torch 2.14 and newer compile it again",
     page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )
-#: ``{limit}`` is the setting that was reached, with its value.
+#: ``{limit}`` is the setting whose value was reached, with that value.
 RECOMPILE_LIMIT = SkipReason(
     "recompile limit",
     "it was compiled too often ({limit}); its compiled versions are still used when they fit",
@@ -98,6 +98,6 @@ SHARED_WRAPPER = SkipReason(
     "torch._dynamo.config.nested_graph_breaks = True",
     page="recompiles.md#a-limit-that-functions-share",
 )
-#: ``{cause}`` is PyTorch's name for what happened.
+#: ``{cause}`` is PyTorch's name for the cause.
 COMPILE_ERROR = SkipReason("error", "compilation failed: {cause}", page="errors.md")
 OTHER_BREAK = SkipReason("other", "a graph break from which Dynamo cannot resume: {cause}")

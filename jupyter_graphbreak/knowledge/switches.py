@@ -1,6 +1,6 @@
 """The table of switches of libraries: settings, calls and arguments that avoid a break inside a library.
 
-Each entry was measured: its ``measurements`` have the program, the release, and the breaks without and with the switch.
+Each entry was measured: ``measurements`` lists the program, the release, and the breaks without and with the switch.
 A library's setting that makes no difference in the measured releases is not listed.
 """
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-class CodePlace(NamedTuple):
-    """A place in a stack: the file as Python imports it (``None`` for the reader's own), the function, and the code."""
+class CodeLocation(NamedTuple):
+    """A line in a stack: the file as Python imports it (``None`` for the reader's own), the function, and the code."""
 
     path: str | None
     function: str | None
@@ -40,22 +40,22 @@ class KnownSwitch:
         The name by which Python imports the library that has the switch.
     files : tuple of str
         The beginnings of the paths of the files that contain the breaks.
-    search_texts : tuple of str
-        Texts, in lower case, one of which occurs in the code or the function name of the break or of its two nearest
+    search_strings : tuple of str
+        Strings in lower case, one of which occurs in the code or the function name of the break or of its two nearest
         callers; empty if the files suffice.
     title : str
-        The step for the reader.
+        The change that the reader makes.
     instruction : str
-        The step as code or in words, for the end of a piece of advice.
+        The same change as code or in words, for the end of a piece of advice.
     code : str or None
         The code that sets the switch before compiling; ``model`` is the outermost module of the program. ``None`` if
         only the reader can set it.
     undo : str
-        The way to undo the code: code, or the end of a sentence.
+        The way to undo ``code``: as code, or as the end of a sentence.
     state_expressions : tuple of str
         Expressions for the objects of the process whose attributes the code changes; a trial restores them.
     result_difference : str or None
-        The differences that the switch makes; ``None`` if the results stay the same.
+        The effect of the switch on the results; ``None`` if they stay the same.
     is_second_choice : bool
         Whether one of PyTorch's settings fixes the same break better, because the program's data can stay the same.
     since : str or None
@@ -67,7 +67,7 @@ class KnownSwitch:
 
     library: str
     files: tuple[str, ...]
-    search_texts: tuple[str, ...] = ()
+    search_strings: tuple[str, ...] = ()
     title: str
     instruction: str
     code: str | None = None
@@ -113,7 +113,7 @@ _TENSORLY = KnownSwitch(
 _GP_CHECKS = KnownSwitch(
     library="gpytorch",
     files=("gpytorch/models/exact_gp.py",),
-    search_texts=("torch.equal(train_input",),
+    search_strings=("torch.equal(train_input",),
     title="Turn off gpytorch's checks of inputs",
     instruction="gpytorch.settings.debug(False).__enter__()",
     code="import gpytorch\ngpytorch.settings.debug(False).__enter__()",
@@ -137,7 +137,7 @@ _GP_KERNELS = KnownSwitch(
 _METRIC_CHECKS = KnownSwitch(
     library="torchmetrics",
     files=("torchmetrics/functional/",),
-    search_texts=("validation",),
+    search_strings=("validation",),
     title="Turn off the metric's checks of its inputs",
     instruction="pass validate_args=False to the metric",
     code=(
@@ -173,7 +173,7 @@ _SELF_LOOPS = KnownSwitch(
 _POOL_SIZE = KnownSwitch(
     library="torch_geometric",
     files=("torch_geometric/utils/_scatter.py", "torch_geometric/nn/pool/"),
-    search_texts=("index.max()", "batch.max()"),
+    search_strings=("index.max()", "batch.max()"),
     title="Pass the number of graphs",
     instruction="pass size=... to the pooling function, which otherwise reads it from the batch",
     source="https://pytorch-geometric.readthedocs.io/en/latest/generated/torch_geometric.nn.pool.global_mean_pool.html",
@@ -182,7 +182,7 @@ _POOL_SIZE = KnownSwitch(
 _BEGIN_INDEX = KnownSwitch(
     library="diffusers",
     files=("diffusers/schedulers/",),
-    search_texts=("index_for_timestep", "init_step_index"),
+    search_strings=("index_for_timestep", "init_step_index"),
     title="Tell the scheduler where it begins",
     instruction="call scheduler.set_begin_index(0) after set_timesteps",
     since="0.27",
@@ -195,7 +195,7 @@ _BEGIN_INDEX = KnownSwitch(
 _TRANSFORMERS_CHECKS = KnownSwitch(
     library="transformers",
     files=("transformers/",),
-    search_texts=("torch_compilable_check", "_check_tensor_all"),
+    search_strings=("torch_compilable_check", "_check_tensor_all"),
     title="Turn off the value checks of transformers",
     instruction='os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"',
     code='import os\nos.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"',
@@ -212,7 +212,7 @@ _TRANSFORMERS_CHECKS = KnownSwitch(
 _EXPERTS = KnownSwitch(
     library="transformers",
     files=("transformers/",),
-    search_texts=("expert", "moe"),
+    search_strings=("expert", "moe"),
     title="Compute the experts in one batch",
     instruction='model.set_experts_implementation("batched_mm")',
     code='model.set_experts_implementation("batched_mm")',
@@ -224,7 +224,7 @@ _EXPERTS = KnownSwitch(
 _LAYERDROP = KnownSwitch(
     library="transformers",
     files=("transformers/",),
-    search_texts=("layerdrop", "to_drop", "skip_the_layer", "dropout_probability"),
+    search_strings=("layerdrop", "to_drop", "skip_the_layer", "dropout_probability"),
     title="Turn off the random dropping of layers",
     instruction="set layerdrop = 0.0 in the model's configuration",
     code="""for module in model.modules():
@@ -240,7 +240,7 @@ _LAYERDROP = KnownSwitch(
 _SPECAUGMENT = KnownSwitch(
     library="transformers",
     files=("transformers/models/",),
-    search_texts=("_compute_mask_indices", "_mask_hidden_states"),
+    search_strings=("_compute_mask_indices", "_mask_hidden_states"),
     title="Turn off SpecAugment",
     instruction="model.config.apply_spec_augment = False",
     code="model.config.apply_spec_augment = False",
@@ -255,39 +255,41 @@ SWITCHES = (
 )  # fmt: skip
 
 
-#: The number of callers that are searched for the texts of a switch.
+#: The number of callers that are searched for the strings of a switch.
 _MAX_CALLERS = 2
 
 
-def switches_for(place: CodePlace, stack: Sequence[CodePlace]) -> Iterator[KnownSwitch]:
+def switches_for(location: CodeLocation, stack: Sequence[CodeLocation]) -> Iterator[KnownSwitch]:
     """Yield the switches that may avoid a break.
 
     Parameters
     ----------
-    place : CodePlace
-        The place of the break.
-    stack : sequence of CodePlace
+    location : CodeLocation
+        The line of the break.
+    stack : sequence of CodeLocation
         The calls that led to it, the outermost first.
     """
-    texts = [
-        text.lower()
-        for call in (place, *stack[-_MAX_CALLERS:])
-        for text in (call.code, call.function)
-        if text is not None
+    searched_strings = [
+        string.lower()
+        for call in (location, *stack[-_MAX_CALLERS:])
+        for string in (call.code, call.function)
+        if string is not None
     ]
-    libraries = {(call.path or "").partition("/")[0] for call in (place, *stack)}
+    libraries = {(call.path or "").partition("/")[0] for call in (location, *stack)}
     for switch in SWITCHES:
-        is_in_files = place.path is not None and place.path.startswith(switch.files)
-        is_matching = not switch.search_texts or any(part in text for part in switch.search_texts for text in texts)
+        is_in_files = location.path is not None and location.path.startswith(switch.files)
+        is_matching = not switch.search_strings or any(
+            part in string for part in switch.search_strings for string in searched_strings
+        )
         if is_in_files and is_matching and switch.library in libraries:
             yield switch
 
 
 def switch_with_code(code: str) -> KnownSwitch | None:
-    """Return the switch that is set by this code; ``None`` if the table has none."""
+    """Return the switch that this code sets; ``None`` if there is none in the table."""
     return next((switch for switch in SWITCHES if switch.code == code), None)
 
 
 def switch_with_title(title: str) -> KnownSwitch | None:
-    """Return the switch with this title; ``None`` if the table has none."""
+    """Return the switch with this title; ``None`` if there is none in the table."""
     return next((switch for switch in SWITCHES if switch.title == title), None)

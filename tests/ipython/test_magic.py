@@ -385,7 +385,7 @@ def test_an_internal_error_of_dynamo_is_linked_to_its_break(shell: Shell, monkey
     shell.run("%%compile_explain\nimport torch\ntorch.compile(lambda x: x.sum(), backend='eager')(torch.ones(2))")
     assert shell.report.error is not None
     assert (shell.report.error.break_, len(shell.report.breaks)) == ("b1", 1)
-    assert shell.report.to_text().startswith("Break 1 ended the run: Internal error of Dynamo, line 3")
+    assert shell.report.to_text().startswith("Break 1 ended the run: Internal error in Dynamo, line 3")
 
 
 def test_fullgraph_makes_a_break_an_error(shell: Shell) -> None:

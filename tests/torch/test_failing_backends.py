@@ -27,9 +27,8 @@ def test_the_error_is_named_and_no_break_is_called_allowed() -> None:
     assert break_.outcome == "error"
     assert break_.advice[0].text.startswith("the graph was captured and the backend failed on it")
     text = run.report.to_text()
-    assert (
-        "Failure of the backend (BackendCompilerFailed): backend='unfinished' raised: NotImplementedError: this"
-        in re.sub(r"\s+", " ", text)
+    assert "Backend error (BackendCompilerFailed): backend='unfinished' raised: NotImplementedError: this" in re.sub(
+        r"\s+", " ", text
     )
     assert "an error, although breaks are allowed" in text
     assert "allowed by default" not in re.sub(r"\s+", " ", text)
@@ -44,7 +43,7 @@ def test_a_failure_of_inductor_leads_to_the_doctor() -> None:
         torch.compile(scaled, backend=lacking)(torch.ones(2))
     (break_,) = run.report.breaks
     assert "`graphbreak doctor` names what the machine lacks" in break_.advice[0].text
-    assert "Failure of inductor (InductorError)" in run.report.to_text()
+    assert "Inductor error (InductorError)" in run.report.to_text()
 
 
 class Padded(torch.nn.Module):
@@ -110,7 +109,7 @@ def test_an_internal_error_of_dynamo_is_the_break_that_ended_the_run(monkeypatch
     assert "'__dict__'" in str(raised.value)
     (break_,) = run.report.breaks
     text = re.sub(r"\s+", " ", run.report.to_text())
-    assert "Internal error of Dynamo (AttributeError): 'method' object has no attribute '__dict__'" in text
+    assert "Internal error in Dynamo (AttributeError): 'method' object has no attribute '__dict__'" in text
     assert "PyTorch considers this its own bug" in break_.advice[0].text
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.knowledge.entries import CONFIG, title_of
-from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
+from jupyter_graphbreak.knowledge.switches import CodeLocation, switches_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,10 +28,10 @@ def propose_switches(problem: Problem) -> Iterator[Proposal]:
     """Yield the switches of the library that contains the break: of a model, the library or the environment."""
     sources = {source.id: source for source in problem.report.sources}
 
-    def code_place(location: Location) -> CodePlace:
+    def code_place(location: Location) -> CodeLocation:
         source = sources.get(location.source)
         path = source.path if source is not None and source.kind == "library" else None
-        return CodePlace(path, location.function, location.code)
+        return CodeLocation(path, location.function, location.code)
 
     location = problem.break_.location
     if location is None:

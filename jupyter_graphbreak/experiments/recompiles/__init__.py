@@ -1,7 +1,6 @@
-"""Find changes that end recompiles, and test them by repeating, on copies, the calls that were seen.
+"""Find changes that end recompiles, and test them by repeating the calls of the run on copies.
 
-In: entries with specs (descriptions without large data) of the arguments and the state of their calls, and the report
-of their run.
-Out: remedies for the report's recompiles.
-May import ``trial`` and, for changes of sources, ``families`` and ``remedies``.
+Input: entries with specs (descriptions without large data) of the arguments and the state of their calls, and the
+report of their run. Output: remedies for the report's recompiles. May import ``trial`` and, for changes to sources,
+``families`` and ``remedies``.
 """

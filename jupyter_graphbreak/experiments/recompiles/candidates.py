@@ -24,7 +24,7 @@ _ADJECTIVES = {"mark_dynamic": "dynamic", "mark_unbacked": "unbacked", "maybe_ma
 DYNAMIC_BY_SETTING: dict[str, Any] = {"torch._dynamo.config.assume_static_by_default": False}
 _UNSPECIALIZED_SETTINGS = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
 _NO_DUCK_SHAPES_SETTINGS = {"torch.fx.experimental._config.use_duck_shape": False}
-#: With varying sizes, inductor may expect convolutions to have inputs in the memory format of the first size.
+#: If sizes vary, Inductor may expect the inputs of convolutions in the memory format that they had with the first size.
 _SAME_LAYOUT_SETTINGS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
 #: The factor by which the recompile limit is raised.
@@ -39,19 +39,19 @@ Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoi
 
 @dataclass(frozen=True)
 class CallPreparation:
-    """Code that changes or marks a value before each call, whatever the value's name is.
+    """Code that changes or marks a value before each call, with a placeholder for the expression of the value.
 
     Parameters
     ----------
     path : Path
-        The place of the value.
+        The path of the value.
     template : str
         The code, in which ``NAME`` stands for the expression for the value.
     assigns : bool
-        Whether the code assigns a new value: ``template`` is then the expression for it.
+        Whether the code assigns a new value; ``template`` is then the expression for the new value.
     optional : Path or None
-        The place that is ``None`` in some calls, which then need no change: the value's, or that of an object that
-        contains it. ``None`` if there is no such place.
+        The path of the value, or of an object that contains it, if it is ``None`` in some calls; these calls need no
+        change.
     code_after : str
         Further code, in which ``NAME`` stands for the new value.
     """
@@ -64,24 +64,24 @@ class CallPreparation:
 
     @property
     def leaves_tensors(self) -> bool:
-        """Whether the code replaces numbers outside the call with tensors, in an object or a variable of the caller."""
+        """Whether the code leaves tensors in place of numbers in an object or a variable of the caller."""
         is_outside = bool(self.path.steps) or self.path.root.kind != "argument"
         return is_outside and (self.assigns or _PARAM_GROUPS_LOOP in self.template)
 
     @property
-    def needs_an_item(self) -> bool:
+    def reads_list_item(self) -> bool:
         """Whether the code reads an item of the caller's list, which may be shorter in other calls."""
         is_index = any(step.kind == "item" and type(step.key) is int for step in self.path.steps)
         return is_index and self.path.root.kind == "argument"
 
-    def value(self, name: str) -> str:
-        """Return the expression for the new value."""
+    def new_value(self, name: str) -> str:
+        """Return the expression for the new value, given the expression for the old one."""
         return self.template.replace("NAME", name)
 
     def lines(self, name_of: Callable[[Path], str]) -> list[str]:
-        """Return the code, given the expression for each place."""
+        """Return the lines of the code, given a function that returns the expression for a path."""
         name = name_of(self.path)
-        value = self.value(name)
+        value = self.new_value(name)
         lines = (f"{name} = {value}" if self.assigns else value).split("\n")
         lines += [self.code_after.replace("NAME", name)] if self.code_after else []
         if self.optional is None:
@@ -96,7 +96,7 @@ class RecompileCandidate:
     Parameters
     ----------
     preparations : tuple of CallPreparation
-        The changes and marks that the adjustment's lines make.
+        The changes and marks that the lines of the adjustment make.
     """
 
     title: str
@@ -106,7 +106,7 @@ class RecompileCandidate:
 
     @property
     def kind(self) -> Kind:
-        """The kind of remedy."""
+        """The kind of the remedy."""
         if self.adjustment.lines:
             return "mark"
         return "edit" if self.adjustment.dynamic or "hoisting" in self.families else "setting"
@@ -117,13 +117,13 @@ class RecompileCandidate:
         return {"branch", "hoisting"}.isdisjoint(self.families)
 
     def with_settings(self, settings: Mapping[str, Any]) -> RecompileCandidate:
-        """Return this candidate with settings instead of ``dynamic=True``, whose place in the code is unknown."""
+        """Return this candidate with settings instead of ``dynamic=True``, whose line in the code is unknown."""
         adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
         title = self.title.replace(_DYNAMIC_TITLE, "Treat sizes and numbers as dynamic from the start")
         return replace(self, title=title, adjustment=adjustment)
 
     def includes(self, other: RecompileCandidate) -> bool:
-        """Return whether this candidate makes all changes of a different candidate, and more."""
+        """Return whether this candidate makes all changes of a different candidate, and further changes."""
         adjustment, other_adjustment = self.adjustment, other.adjustment
         return (
             other.changes_only_calls
@@ -150,7 +150,7 @@ class RecompileCandidate:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Conditions on which candidates depend, besides the variations.
+    """Conditions, besides the variations, on which the candidates depend.
 
     Parameters
     ----------
@@ -159,8 +159,8 @@ class Circumstances:
     limit : int
         The recompile limit.
     is_limit_worth_raising : bool
-        Whether the limit was reached and some calls used code of earlier calls: otherwise, every further call causes a
-        recompile.
+        Whether the limit was reached, and some calls used the code of earlier calls. If none did, every further call
+        would cause a recompile.
     visible_names : frozenset of str
         The names of variables that both the function and the code around its calls use.
     """
@@ -172,31 +172,31 @@ class Circumstances:
 
 
 def propose(
-    named_variations: Variations, variations: Variations, circumstances: Circumstances
+    mentioned_variations: Variations, variations: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
-    """Yield changes, the smallest first: marks, ``dynamic=True``, tensors for numbers, settings, a higher limit.
+    """Yield changes, the smallest first: marks, ``dynamic=True``, tensors instead of numbers, settings, a higher limit.
 
     Parameters
     ----------
-    named_variations : Variations
-        The variations that a failed guard names.
+    mentioned_variations : Variations
+        The variations that failed guards mention.
     variations : Variations
         All variations.
     """
-    has_named_numbers = bool(named_variations.numbers or named_variations.lists)
+    has_mentioned_numbers = bool(mentioned_variations.numbers or mentioned_variations.lists)
     sizes = (
-        _all_varied_dimensions(named_variations.sizes, variations.sizes)
-        if named_variations.sizes
+        _all_varied_dimensions(mentioned_variations.sizes, variations.sizes)
+        if mentioned_variations.sizes
         else ()
-        if has_named_numbers
+        if has_mentioned_numbers
         else variations.sizes
     )
-    numbers = named_variations.numbers or (
-        () if named_variations.sizes or named_variations.lists else variations.numbers
+    numbers = mentioned_variations.numbers or (
+        () if mentioned_variations.sizes or mentioned_variations.lists else variations.numbers
     )
     dynamic = RecompileCandidate(_DYNAMIC_TITLE, ("dynamic",), Adjustment(dynamic=True))
     tensor_candidates = [
-        *_list_candidates(named_variations.lists, numbers, circumstances),
+        *_list_candidates(mentioned_variations.lists, numbers, circumstances),
         *_tensor_candidates(numbers, variations, circumstances),
     ]
     if sizes:
@@ -255,7 +255,7 @@ def _one_tensor_candidate(
         for numbers in lists
     ]
     expressions = [f"`{expression(numbers.path, owner)}`" for numbers in lists]
-    title = f"Make {_joined_with_and(expressions)} {'one tensor' if len(lists) == 1 else 'one tensor each'}"
+    title = f"Make {_join_with_and(expressions)} {'one tensor' if len(lists) == 1 else 'one tensor each'}"
     if mark_name:
         title += f", marked as {_ADJECTIVES[mark_name]}"
     return _candidate_before_calls(title, "tensor", preparations, tuple(numbers.path for numbers in lists), owner)
@@ -264,7 +264,7 @@ def _one_tensor_candidate(
 def _tensor_candidates(
     numbers: Sequence[Number], variations: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
-    """Yield candidates that replace numbers with tensors, double precision first because Python computes with it."""
+    """Yield candidates that replace numbers with tensors, double precision first: Python computes in it."""
     assignable = [number for number in variations.numbers if _is_assignable(number, circumstances)]
     chosen_numbers = [number for number in numbers if number in assignable]
     if not chosen_numbers:
@@ -317,26 +317,26 @@ def _has_equal_sizes(sizes: Sequence[Size]) -> bool:
 
 
 def _all_varied_dimensions(sizes: Sequence[Size], all_sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Return all varied dimensions of the tensors that guards name: a guard names only the first one that differs."""
+    """Return all varied dimensions of the tensors that guards mention; a guard mentions only the first one."""
     paths = {size.path for size in sizes}
     return tuple(size for size in all_sizes if size.path in paths)
 
 
 def marking_candidate(sizes: Sequence[Size], mark_name: str, owner: str) -> RecompileCandidate:
     """Return a candidate that marks dimensions before each call."""
-    by_path: dict[Path, list[int]] = {}
+    dims_by_path: dict[Path, list[int]] = {}
     for size in sizes:
-        by_path.setdefault(size.path, []).append(size.dim)
+        dims_by_path.setdefault(size.path, []).append(size.dim)
     optional_paths = {size.path: size.optional for size in sizes}
     preparations = [
         CallPreparation(
             path, f"{_MARKS[mark_name]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional_paths[path]
         )
-        for path, dims in by_path.items()
+        for path, dims in dims_by_path.items()
     ]
-    dimensions = [f"{_dimensions_in_words(dims)} of `{expression(path, owner)}`" for path, dims in by_path.items()]
+    dimensions = [f"{_dimensions_in_words(dims)} of `{expression(path, owner)}`" for path, dims in dims_by_path.items()]
     return _candidate_before_calls(
-        f"Mark {_joined_with_and(dimensions)} as {_ADJECTIVES[mark_name]}", "mark", preparations, (), owner
+        f"Mark {_join_with_and(dimensions)} as {_ADJECTIVES[mark_name]}", "mark", preparations, (), owner
     )
 
 
@@ -344,13 +344,13 @@ def _candidate_before_calls(
     title: str, family: Family, preparations: Sequence[CallPreparation], tensors: tuple[Path, ...], owner: str
 ) -> RecompileCandidate:
     lines = tuple(
-        with_joined_conditions(preparation.lines(lambda path: expression(path, owner)) for preparation in preparations)
+        join_conditions(preparation.lines(lambda path: expression(path, owner)) for preparation in preparations)
     )
     return RecompileCandidate(title, (family,), Adjustment(lines, tensors), tuple(preparations))
 
 
-def with_joined_conditions(blocks: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of blocks of code; consecutive blocks that begin with the same condition share it."""
+def join_conditions(blocks: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of blocks of code; consecutive blocks that begin with the same condition become one block."""
     lines: list[str] = []
     condition = None
     for first, *body in blocks:
@@ -361,7 +361,7 @@ def with_joined_conditions(blocks: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _dimensions_in_words(dims: Sequence[int]) -> str:
-    return f"dimension {dims[0]}" if len(dims) == 1 else f"dimensions {_joined_with_and(list(map(str, dims)))}"
+    return f"dimension {dims[0]}" if len(dims) == 1 else f"dimensions {_join_with_and(list(map(str, dims)))}"
 
 
 def tensor_candidate(numbers: Sequence[Number], owner: str, float_dtype: str) -> RecompileCandidate:
@@ -383,31 +383,31 @@ def tensor_candidate(numbers: Sequence[Number], owner: str, float_dtype: str) ->
     for optimizer, lines in lines_by_optimizer.items():
         loop = "\n    ".join([_PARAM_GROUPS_LOOP, *lines])
         preparations[CallPreparation(optimizer, loop)] = None
-    number_names = list(dict.fromkeys(_text_in_title(number, owner) for number in numbers))
+    number_names = list(dict.fromkeys(_name_in_title(number, owner) for number in numbers))
     noun = (
         "tensors" if len(number_names) > 1 or any(number.is_replaced_as_a_whole for number in numbers) else "a tensor"
     )
     paths = tuple(path for number in numbers for path in number.paths)
     return _candidate_before_calls(
-        f"Make {_joined_with_and(number_names)} {noun}", "tensor", list(preparations), paths, owner
+        f"Make {_join_with_and(number_names)} {noun}", "tensor", list(preparations), paths, owner
     )
 
 
 def _assigned_path(number: Number) -> Path:
-    """Return the place to assign to: the number's own, or its list or tuple if that is replaced as a whole."""
+    """Return the path to assign to: that of the number, or of its list or tuple if this is replaced as a whole."""
     path = number.path
     return Path(path.root, path.steps[:-1]) if number.is_replaced_as_a_whole else path
 
 
 def _optimizer_and_key(path: Path) -> tuple[Path | None, str]:
-    """Return the optimizer's place and the key of a hyperparameter; ``None`` and no key for any other place."""
+    """Return the path of the optimizer and the key of a hyperparameter; ``None`` and no key for any other path."""
     index_of_groups = next((index for index, step in enumerate(path.steps) if step.key == "param_groups"), None)
     if index_of_groups is None or len(path.steps) < index_of_groups + 3:
         return None, ""
     return Path(path.root, path.steps[:index_of_groups]), str(path.steps[index_of_groups + 2].key)
 
 
-def _text_in_title(number: Number, owner: str) -> str:
+def _name_in_title(number: Number, owner: str) -> str:
     optimizer, key = _optimizer_and_key(number.path)
     if optimizer is None:
         return f"`{expression(_assigned_path(number), owner)}`"
@@ -428,8 +428,8 @@ def numbers_left_as_tensors(candidate: RecompileCandidate, owner: str) -> list[s
 
 
 def with_same_layouts(candidate: RecompileCandidate) -> RecompileCandidate:
-    """Return a candidate that also stops inductor from changing memory formats."""
-    return candidate + setting_candidate("Let inductor keep memory formats", _SAME_LAYOUT_SETTINGS)
+    """Return a candidate that also stops Inductor from changing memory formats."""
+    return candidate + setting_candidate("Let Inductor keep memory formats", _SAME_LAYOUT_SETTINGS)
 
 
 def setting_candidate(title: str, settings: Mapping[str, Any]) -> RecompileCandidate:
@@ -438,10 +438,16 @@ def setting_candidate(title: str, settings: Mapping[str, Any]) -> RecompileCandi
 
 
 def expression(path: Path, owner: str) -> str:
-    """Return the expression for a place, with the name of the called module in the user's code."""
+    """Return the expression for a path.
+
+    Parameters
+    ----------
+    owner : str
+        The name of the called module in the user's code.
+    """
     steps = "".join(map(str, path.steps))
     return f"{owner if path.root.kind == 'module' else path.root.name}{steps}"
 
 
-def _joined_with_and(names: Sequence[str]) -> str:
+def _join_with_and(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

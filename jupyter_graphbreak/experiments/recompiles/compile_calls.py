@@ -1,4 +1,4 @@
-"""Find where the user's code compiles a function."""
+"""Find the calls in the user's code that compile a function."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from jupyter_graphbreak.experiments.families.site import dotted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: How certain it is that a call compiles the function. ``certain``: it does; ``by name``: it compiles something with
-#: the name of the function or of the called module; ``unknown``: it compiles something unknown.
+#: How certain it is that a call compiles the function. ``certain``: the call compiles it; ``by name``: the call
+#: compiles something with the name of the function or of the called module; ``unknown``: the call compiles something
+#: unknown.
 _Certainty = Literal["certain", "by name", "unknown"]
-#: At most this many assignments are followed to find the value of a name.
+#: The maximum number of assignments that are followed to find the value of a name.
 _MAX_ASSIGNMENTS = 3
 
 
 class CompiledDefinition(NamedTuple):
-    """The known facts about the compiled function.
+    """What is known about the definition of the compiled function.
 
     Parameters
     ----------
     name : str
         The name of the function, or of the module's class.
     source : str or None
-        The source that defines the function; ``None`` if a library does.
+        The source that defines the function; ``None`` if a library defines it.
     line : int
-        The first line of the function in the source, which may be a decorator's.
+        The first line of the function in the source, which may be the line of a decorator.
     """
 
     name: str
@@ -39,35 +40,35 @@ class CompiledDefinition(NamedTuple):
 
 
 class CompileCall(NamedTuple):
-    """A call of ``torch.compile``, or its use as a decorator, in a source."""
+    """A call to ``torch.compile`` in a source, or its use as a decorator."""
 
     source: str
     node: ast.expr
 
 
-def compile_calls(
+def find_compile_calls(
     trees: Mapping[str, ast.Module], definition: CompiledDefinition, owner: str | None
 ) -> list[CompileCall]:
-    """Return the calls that compile a function; empty if they cannot be identified.
+    """Return the calls that compile a function; an empty list if they cannot be identified.
 
     Parameters
     ----------
     trees : mapping
         The syntax trees of cells and files, by source.
     definition : CompiledDefinition
-        The function.
+        The definition of the function.
     owner : str or None
         The name of the called module in the user's code.
     """
-    by_certainty: dict[_Certainty, list[CompileCall]] = {"certain": [], "by name": [], "unknown": []}
+    calls_by_certainty: dict[_Certainty, list[CompileCall]] = {"certain": [], "by name": [], "unknown": []}
     nodes = {source: list(ast.walk(tree)) for source, tree in trees.items()}
     for source in nodes:
         search = _CompileCallSearch(source, nodes, definition, owner)
         for node, certainty in search.calls():
-            by_certainty[certainty].append(CompileCall(source, node))
-    if by_certainty["certain"]:
-        return by_certainty["certain"]
-    possible_calls = by_certainty["by name"] or by_certainty["unknown"]
+            calls_by_certainty[certainty].append(CompileCall(source, node))
+    if calls_by_certainty["certain"]:
+        return calls_by_certainty["certain"]
+    possible_calls = calls_by_certainty["by name"] or calls_by_certainty["unknown"]
     return possible_calls if len(possible_calls) == 1 else []
 
 
@@ -98,7 +99,7 @@ class _CompileCallSearch:
         for node, decorator in self._decorators():
             if self._is_definition(node):
                 yield decorator, "certain"
-            elif len(node.decorator_list) > 1:  # it compiles the result of a different decorator
+            elif len(node.decorator_list) > 1:  # may compile the result of a different decorator
                 yield decorator, "unknown"
         for call in self.nodes[self.source]:
             if not isinstance(call, ast.Call) or call in decorators:
@@ -111,7 +112,7 @@ class _CompileCallSearch:
                 yield call, "by name"
 
     def _decorators(self) -> Iterator[tuple[FunctionNode | ast.ClassDef, ast.expr]]:
-        """Yield the functions and classes that a decorator compiles, each with the decorator."""
+        """Yield the functions and classes that a decorator compiles, each with this decorator."""
         for node in (node for node in self.nodes[self.source] if isinstance(node, FunctionNode | ast.ClassDef)):
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -128,7 +129,7 @@ class _CompileCallSearch:
         return is_partial and bool(node.args) and self._is_torch_compile(node.args[0])
 
     def _is_definition(self, node: ast.AST, source: str | None = None) -> bool:
-        """Return whether a statement defines the function, or the module's class."""
+        """Return whether a node defines the function, or the module's class."""
         if isinstance(node, ast.ClassDef):
             return node.name == self._short_name
         if not isinstance(node, FunctionNode):
@@ -142,13 +143,13 @@ class _CompileCallSearch:
         return self.definition.name.rpartition(".")[2]
 
     def _certainty(self, value: ast.expr, call: ast.Call, assignments: int) -> _Certainty | None:
-        """Return how certain it is that an expression is the function; ``None`` if it is something else."""
+        """Return how certain it is that an expression evaluates to the function; ``None`` if it certainly does not."""
         match value:
             case ast.Name():
                 return self._certainty_of_name(value.id, call, assignments)
             case ast.Lambda():
-                is_same_place = (self.source, value.lineno) == (self.definition.source, self.definition.line)
-                return "certain" if is_same_place and self._short_name == "<lambda>" else None
+                is_same_line = (self.source, value.lineno) == (self.definition.source, self.definition.line)
+                return "certain" if is_same_line and self._short_name == "<lambda>" else None
             case ast.Call(func=function) if dotted(function).rpartition(".")[2] == "partial" and value.args:
                 return self._certainty(value.args[0], call, assignments)
             case ast.Call(func=ast.Name(id=name)):
@@ -184,7 +185,7 @@ class _CompileCallSearch:
         return "by name" if name == self._short_name and not definitions else "unknown"
 
     def _certainty_of_result(self, name: str) -> _Certainty | None:
-        """Return how certain it is that calling a function or class returns the function."""
+        """Return how certain it is that a call to the function or class with this name returns the function."""
         definitions = self._definitions(name)
         for source, node in definitions:
             if isinstance(node, ast.ClassDef):
@@ -195,7 +196,7 @@ class _CompileCallSearch:
         return None if any(isinstance(node, ast.ClassDef) for _, node in definitions) else "unknown"
 
     def _definitions(self, name: str) -> list[tuple[str, FunctionNode | ast.ClassDef]]:
-        """Return the functions and classes of this name in all sources."""
+        """Return the functions and classes with this name in all sources."""
         return [
             (source, node)
             for source, nodes in self.nodes.items()
@@ -204,7 +205,7 @@ class _CompileCallSearch:
         ]
 
     def _methods(self, name: str) -> list[tuple[str, FunctionNode]]:
-        """Return the methods of this name in the classes of all sources."""
+        """Return the methods with this name in the classes of all sources."""
         return [
             (source, node)
             for source, nodes in self.nodes.items()

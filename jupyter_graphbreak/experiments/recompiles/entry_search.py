@@ -16,19 +16,23 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     Circumstances,
     RecompileCandidate,
     expression,
+    join_conditions,
     numbers_left_as_tensors,
     propose,
-    with_joined_conditions,
     with_same_layouts,
 )
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
 from jupyter_graphbreak.experiments.recompiles.manual_steps import are_recompiles_expected, manual_steps
-from jupyter_graphbreak.experiments.recompiles.placement import module_of, with_dynamic, with_lines_before
+from jupyter_graphbreak.experiments.recompiles.placement import (
+    add_dynamic_argument,
+    insert_lines_before_calls,
+    module_of,
+)
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
-from jupyter_graphbreak.experiments.recompiles.variations import find_variations, readings
+from jupyter_graphbreak.experiments.recompiles.variations import find_variations, read_expressions
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, settings_statements
-from jupyter_graphbreak.experiments.remedies.changed_entry import entry_with_change
+from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
 from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, WORKING, Edit, Remedy
 
@@ -46,11 +50,11 @@ if TYPE_CHECKING:
 
 #: A guard on the value of a size or of a number.
 _VALUE_GUARD = re.compile(r"\.size\(\)|== -?\d")
-#: Inductor's error if its code rejects an input because of the input's memory format.
-_REFUSED_LAYOUT = re.compile(r"expected size \S+, stride")
-#: The recompile limit, if the report does not have it.
+#: Inductor's error if the generated code rejects an input because of the input's memory format.
+_REJECTED_LAYOUT = re.compile(r"expected size \S+, stride")
+#: The recompile limit if the report does not contain it.
 _DEFAULT_LIMIT = 8
-#: The maximum number of candidates of one entry.
+#: The maximum number of candidates to try for one entry.
 _MAX_CANDIDATES = 16
 #: The maximum number of conditions on a size that are rewritten.
 _MAX_CONDITIONS = 3
@@ -58,7 +62,7 @@ _MAX_CONDITIONS = 3
 
 @dataclass(frozen=True)
 class CombinedRemedy:
-    """A remedy for breaks that was tried together with the best change for recompiles."""
+    """A remedy for breaks, the trial of it together with the best change for recompiles, and the combined change."""
 
     remedy: Remedy
     trial: CandidateTrial
@@ -67,16 +71,16 @@ class CombinedRemedy:
 
 @dataclass(frozen=True)
 class EntryFindings:
-    """The remedies found for the recompiles of one entry, and manual steps for some of them.
+    """The trials of changes for the recompiles of one entry, and manual steps for some of the recompiles.
 
     Parameters
     ----------
     trials : list of tuple
-        The trials, each with its change of the sources; the best come first.
+        The trials, each with its change; the best trials come first.
     owner : str
         The name of the called module in the user's code.
     manual_steps : list of tuple
-        Sentences, each with the ids of the recompiles that it is about.
+        Sentences, each with the ids of the recompiles that the sentence is about.
     reason : str or None
         The reason why nothing was tried.
     are_recompiles_expected : bool
@@ -98,12 +102,12 @@ class EntrySearch:
     Parameters
     ----------
     calls : sequence of CallSpec
-        The different calls of the run; the first one is the call that was copied.
+        The distinct calls of the run; the first one is the call that was copied.
     compile_text : callable
         Returns the code objects of a source, given its text and its file name.
     on_status : callable
         Receives the title of each candidate before it is tried.
-    is_repeated : bool
+    has_repeated_calls : bool
         Whether some calls looked the same as earlier calls.
     """
 
@@ -117,7 +121,7 @@ class EntrySearch:
         compile_text: Callable[[str, str], list[CodeType]],
         on_status: Callable[[str], None],
         *,
-        is_repeated: bool,
+        has_repeated_calls: bool,
     ) -> None:
         self._entry = entry
         self._calls = calls
@@ -127,13 +131,13 @@ class EntrySearch:
         self._on_status = on_status
         limit = report.config.get("recompile_limit")
         self._limit = limit if isinstance(limit, int) else _DEFAULT_LIMIT
-        self._is_repeated = is_repeated
+        self._has_repeated_calls = has_repeated_calls
         self._guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
         self._finished_trials: list[tuple[CandidateTrial, Change]] = []
         self._owner = DEFAULT_OWNER
         self._trials: CallTrials | None = None
         self._remedies = {remedy.id: remedy for remedy in report.remedies or []}
-        self._line: SpecializingLine | None = self._specializing_line(None)
+        self._line: SpecializingLine | None = self._find_specializing_line(None)
         self._definition = texts.definition_of(entry)
 
     def run(self, end: float) -> EntryFindings:
@@ -146,47 +150,46 @@ class EntrySearch:
         """
         calls = self._calls
         if len(calls) < 2:  # noqa: PLR2004
-            return self.without_trials(None)
+            return self.findings_so_far(None)
         variations = find_variations(calls)
-        named_variations = variations.named_in(self._guards)
-        if are_recompiles_expected(named_variations, self._recompiles):
-            return dataclasses.replace(self.without_trials(None), are_recompiles_expected=True)
+        mentioned_variations = variations.mentioned_in(self._guards)
+        if are_recompiles_expected(mentioned_variations, self._recompiles):
+            return dataclasses.replace(self.findings_so_far(None), are_recompiles_expected=True)
         trials = self._trials = CallTrials(self._entry, calls)
         if trials.original.frames(trials.calls, unseen=False) <= trials.frames_of_first_call:
-            return self.without_trials(
+            return self.findings_so_far(
                 f"the arguments of {trials.left_out_count} of {len(calls)} calls cannot be created again"
                 if trials.left_out_count
                 else "the calls caused no recompiles when they were repeated on copies"
             )
         variations = trials.variations
-        named_variations = variations.named_in(self._guards)
+        mentioned_variations = variations.mentioned_in(self._guards)
         self._owner = trials.owner or DEFAULT_OWNER
         circumstances = Circumstances(
             self._owner,
             self._limit,
-            self._is_repeated and any(recompile.limit_hit for recompile in self._recompiles),
+            self._has_repeated_calls and any(recompile.limit_hit for recompile in self._recompiles),
             frozenset[str]().union(*(site.visible_names for site in self._sites())),
         )
-        candidates = propose(named_variations, variations, circumstances)
-        expected_count = trials.expected_compilation_count(named_variations.others)
+        candidates = propose(mentioned_variations, variations, circumstances)
+        expected_count = trials.expected_compilation_count(mentioned_variations.others)
         is_expected_count_reached = self._try_in_turn(candidates, trials, expected_count, end)
         works = any(trial.verdict in WORKING for trial, _ in self._finished_trials)
-        self._line = self._specializing_line(None if works else trials.specializing_line)
+        self._line = self._find_specializing_line(None if works else trials.specializing_line)
         ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
         if self._line is not None and works and not ends_recompiles and time.monotonic() + trials.seconds < end:
-            self._rewrite_condition(self._line, trials)
+            self._try_rewritten_condition(self._line, trials)
             ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
         if not ends_recompiles and not is_expected_count_reached:
             self._try_precomputing(variations, trials, end)
-        return self._collected_findings(variations)
+        return self._collect_findings(variations)
 
     def _try_in_turn(
         self, candidates: Iterator[RecompileCandidate], trials: CallTrials, expected_count: int, end: float
     ) -> bool:
-        """Try candidates until one leaves no more compilations than expected; return whether one does.
+        """Try candidates until one leaves no more compilations than expected; return whether there is one.
 
-        If it is not known where the code of this candidate belongs, continue with the candidates that can be written
-        into the sources.
+        If its code cannot be written into the sources, continue with the candidates whose code can be.
         """
         pending = deque(candidates)
         tried_keys: set[Any] = set()
@@ -210,18 +213,18 @@ class EntrySearch:
                 if change.texts or not change.codes:
                     break
             if (
-                _REFUSED_LAYOUT.search(trial.reason or "")
+                _REJECTED_LAYOUT.search(trial.reason or "")
                 and candidate.adjustment != (adjusted_candidate := with_same_layouts(candidate)).adjustment
             ):
                 pending.appendleft(adjusted_candidate)
         return is_expected_count_reached
 
     def _with_caveats(self, trial: CandidateTrial) -> CandidateTrial:
-        """Lower the verdict of a change that needs an item of a list, or that leaves tensors in place of numbers.
+        """Lower the verdict of a change that reads an item of a list, or that leaves tensors in place of numbers.
 
-        Code that no trial runs may read these numbers; the reason names an example.
+        Code that no trial runs may read these numbers; the reason gives an example.
         """
-        needing_items = [preparation for preparation in trial.candidate.preparations if preparation.needs_an_item]
+        needing_items = [preparation for preparation in trial.candidate.preparations if preparation.reads_list_item]
         if trial.verdict == "works" and needing_items:
             reason = f"it assumes that every call has `{expression(needing_items[-1].path, self._owner)}`"
             trial = dataclasses.replace(trial, verdict="works on what ran", reason=reason)
@@ -230,45 +233,47 @@ class EntrySearch:
             return trial
         differences = [f"leaves {name} as a tensor, but the original leaves a number" for name in names]
         trial = dataclasses.replace(trial, verdict="works but differs", differences=[*trial.differences, *differences])
-        named_reader = self._texts.reading_line_of(trial.candidate.adjustment.tensors, self._sites(), self._definition)
+        named_reader = self._texts.find_reading_line(
+            trial.candidate.adjustment.tensors, self._sites(), self._definition
+        )
         if named_reader is None or trial.reason is not None:
             return trial
         name, reader = named_reader
-        place = expression(reader.path, self._owner)
-        reason = f"line {reader.line} of {name} also reads `{place}`, which is then a tensor"
+        number = expression(reader.path, self._owner)
+        reason = f"line {reader.line} of {name} also reads `{number}`, which is then a tensor"
         return dataclasses.replace(trial, reason=reason)
 
     def _try_precomputing(self, variations: Variations, trials: CallTrials, end: float) -> None:
-        """Try to compute expressions before the call that depend only on values that varied."""
+        """Try to compute expressions that depend only on varied values before the call."""
         source = self._definition.source
         if source is None:
             return
         program = self._program(source)
         have_tensors_failed = False
         for proposal in propose_precomputed(
-            source, self._definition.line, program.texts, readings(self._calls, variations)
+            source, self._definition.line, program.texts, read_expressions(self._calls, variations)
         ):
             if proposal.is_tensor and have_tensors_failed:
                 continue
             is_dynamic = bool(variations.sizes) or not proposal.is_tensor
             new_texts, title = dict(proposal.texts), proposal.title
             if is_dynamic:
-                new_texts |= with_dynamic(new_texts, CompiledDefinition(proposal.compiled_name), None) or {}
+                new_texts |= add_dynamic_argument(new_texts, CompiledDefinition(proposal.compiled_name), None) or {}
                 title = f"{title}; compile with `dynamic=True`"
             if time.monotonic() + trials.seconds / 2 > end:
                 return
             entry = dataclasses.replace(self._entry, dynamic=True) if is_dynamic else self._entry
             self._on_status(title)
             candidate = RecompileCandidate(title, ("hoisting",), Adjustment())
-            remedy_context = entry_with_change(entry, program, Change(new_texts, compiles_itself=True))
+            remedy_context = make_remedy_context(entry, program, Change(new_texts, compiles_itself=True))
             trial = trials.run(candidate, remedy_context)
             self._finished_trials.append((trial, Change(new_texts)))
             if trial.verdict == "works" and trial.ends_recompiles:
                 return
-            if trial.verdict != "another result":  # otherwise the type of the numbers may be the only cause
+            if trial.verdict != "another result":  # a different result may be due to the type of the numbers only
                 have_tensors_failed |= proposal.is_tensor
 
-    def _rewrite_condition(self, line: SpecializingLine, trials: CallTrials) -> None:
+    def _try_rewritten_condition(self, line: SpecializingLine, trials: CallTrials) -> None:
         """Try the best change together with a rewritten condition on a size, which keeps both sides in one graph."""
         source, text = line.source, self._texts.text(line.source)
         proposals = list(propose_for_size(source, text, line.line))[:_MAX_CONDITIONS]
@@ -280,12 +285,12 @@ class EntrySearch:
             key=lambda pair: pair[0].compilations,
         )
         for proposal in proposals:
-            joined_change = self._extended_change(edits_of({source: text}, Change(proposal.texts)), change)
+            joined_change = self._extend_change(edits_of({source: text}, Change(proposal.texts)), change)
             if joined_change is None:
                 continue
             title = f"{proposal.title}; {best.candidate.title}"
             self._on_status(title)
-            remedy_context = entry_with_change(self._entry, program, Change({source: proposal.texts[source]}))
+            remedy_context = make_remedy_context(self._entry, program, Change({source: proposal.texts[source]}))
             trial = self._with_caveats(trials.run(best.candidate, remedy_context))
             if trial.verdict == "works" and proposal.assumptions:
                 trial = dataclasses.replace(trial, verdict="works on what ran", reason=proposal.assumptions[0])
@@ -298,12 +303,12 @@ class EntrySearch:
                 break
 
     def _program(self, source: str) -> Program:
-        """Return the texts that changes may edit: one source, and all sources that may compile the function."""
+        """Return a program of the sources that changes may edit: one source, and all that may compile the function."""
         sources = dict.fromkeys([source, *self._texts.all_texts(self._sites())])
         return self._texts.program(list(sources), self._compile_text)
 
-    def _extended_change(self, edits: Sequence[Edit], change: Change) -> Change | None:
-        """Return a change extended by edits; ``None`` if they overlap with its own edits."""
+    def _extend_change(self, edits: Sequence[Edit], change: Change) -> Change | None:
+        """Return a change with further edits; ``None`` if they overlap with the edits of the change."""
         originals = {source: self._texts.text(source) for source in [*(e.source for e in edits), *change.texts]}
         own_edits = edits_of(originals, change)
         if any(one.source == other.source and _overlap(one, other) for one in edits for other in own_edits):
@@ -317,7 +322,7 @@ class EntrySearch:
     def try_combined(
         self, findings: EntryFindings, break_remedy_contexts: Mapping[tuple[str, ...], RemedyContext]
     ) -> CombinedRemedy | None:
-        """Try the best change together with the remedy that removes the most breaks; ``None`` if that does not work."""
+        """Try the best change together with the remedy that removes the most breaks; ``None`` if they do not work."""
         if self._trials is None or not findings.trials or findings.trials[0][0].verdict not in WORKING:
             return None
         (best, change), *_ = findings.trials
@@ -333,7 +338,7 @@ class EntrySearch:
         remedy, remedy_context = max(
             combinable_remedies, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works")
         )
-        joined_change = self._extended_change(remedy.edits, change)
+        joined_change = self._extend_change(remedy.edits, change)
         if joined_change is None:
             return None
         self._on_status(f"{remedy.title}; {best.candidate.title}")
@@ -350,10 +355,12 @@ class EntrySearch:
             for trial, _ in self._finished_trials
         )
 
-    def _specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
-        """Return the line that makes PyTorch compile each value separately, according to PyTorch's error or guard."""
+    def _find_specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
+        """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately."""
         if line_from_error is not None:
-            return self._texts.line_of(line_from_error.source, line_from_error.line, line_from_error.code)
+            return self._texts.find_specializing_line(
+                line_from_error.source, line_from_error.line, line_from_error.code
+            )
         for recompile in self._recompiles:
             for reason in recompile.reasons:
                 location = reason.location
@@ -367,35 +374,38 @@ class EntrySearch:
     def _with_source_change(
         self, candidate: RecompileCandidate, trials: CallTrials
     ) -> tuple[RecompileCandidate, Change]:
-        """Return a candidate with its change of the sources; if ``dynamic=True`` has no place there, use a setting."""
+        """Return a candidate and its change.
+
+        If no line is found in the sources to which ``dynamic=True`` can be added, the candidate uses a setting instead.
+        """
         change = Change(settings=candidate.adjustment.settings, codes=self._lines_for_reader(candidate))
         texts: dict[str, str] = {}
         is_complete = True
         if candidate.adjustment.dynamic:
-            changed_texts = with_dynamic(self._texts.all_texts(self._sites()), self._definition, trials.owner)
+            changed_texts = add_dynamic_argument(self._texts.all_texts(self._sites()), self._definition, trials.owner)
             if changed_texts is not None:
                 texts |= changed_texts
             else:
                 candidate = candidate.with_settings(DYNAMIC_BY_SETTING)
                 change = Change(settings=candidate.adjustment.settings, codes=self._lines_for_reader(candidate))
         if candidate.preparations:
-            by_source: dict[str, list[CallSite]] = {}
+            sites_by_source: dict[str, list[CallSite]] = {}
             sites = self._sites()
             for site in sites:
-                source, shown_site = self._texts.place(site)
+                source, shown_site = self._texts.locate_call(site)
                 if source is None or shown_site is None:
                     is_complete = False
                 else:
-                    by_source.setdefault(source, []).append(shown_site)
+                    sites_by_source.setdefault(source, []).append(shown_site)
             is_complete = is_complete and bool(sites)
-            for source, placed_sites in by_source.items():
+            for source, shown_sites in sites_by_source.items():
                 text = texts.get(source, self._texts.text(source))
-                if source in texts:  # two changes in one text: the calls must stay at their lines
+                if source in texts:  # the first change of this text must not have moved the calls to different lines
                     is_complete = is_complete and text.count("\n") == self._texts.text(source).count("\n")
                 preparations, statements = candidate.preparations, settings_statements(change.settings)
-                call, taken_names = self._entry.call, top_level_names()
+                call, reserved_names = self._entry.call, top_level_names()
                 new_text = (
-                    with_lines_before(text, placed_sites, call, preparations, statements, taken_names)
+                    insert_lines_before_calls(text, shown_sites, call, preparations, statements, reserved_names)
                     if is_complete
                     else None
                 )
@@ -406,7 +416,7 @@ class EntrySearch:
         return candidate, dataclasses.replace(change, texts=texts) if is_complete else change
 
     def _lines_for_reader(self, candidate: RecompileCandidate) -> tuple[str, ...]:
-        """Return the lines for the reader; a global variable that the calling code lacks gets its module's name."""
+        """Return the lines to show, with the module before a global variable that the calling code cannot see."""
         sites = self._sites()
 
         def name_of(path: Path) -> str:
@@ -419,13 +429,13 @@ class EntrySearch:
 
         if not candidate.preparations:
             return candidate.adjustment.lines
-        return tuple(with_joined_conditions(preparation.lines(name_of) for preparation in candidate.preparations))
+        return tuple(join_conditions(preparation.lines(name_of) for preparation in candidate.preparations))
 
     def _sites(self) -> list[CallSite]:
         return [call.site for call in self._calls if call.site is not None]
 
-    def _collected_findings(self, variations: Variations) -> EntryFindings:
-        """Return the finished trials, the best first, with manual steps if none ends all recompiles."""
+    def _collect_findings(self, variations: Variations) -> EntryFindings:
+        """Return the finished trials, the best first, with manual steps if no trial ends all recompiles."""
         working_trials = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
         # Candidates that work on all inputs come first, and those that need a setting come last. Otherwise, candidates
         # that can be written into the sources come first.
@@ -442,7 +452,7 @@ class EntrySearch:
         # A change that leaves more compilations than the best one is not a separate remedy.
         best_trials = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
         extended_trials = [
-            one for one in best_trials if any(one[0].candidate.includes(other[0].candidate) for other in best_trials)
+            pair for pair in best_trials if any(pair[0].candidate.includes(other[0].candidate) for other in best_trials)
         ]
         best_trials = [pair for pair in best_trials if pair not in extended_trials]
         failed_trials = [
@@ -452,17 +462,23 @@ class EntrySearch:
         steps = [] if ends_recompiles else manual_steps(variations, self._recompiles, self._line)
         return EntryFindings(self._recompiles, [*best_trials, *failed_trials], self._owner, manual_steps=steps)
 
-    def without_trials(self, reason: str | None) -> EntryFindings:
-        """Return the trials so far, with manual steps if none works."""
+    def findings_so_far(self, reason: str | None) -> EntryFindings:
+        """Return the trials so far, with manual steps if no trial ends all recompiles.
+
+        Parameters
+        ----------
+        reason : str or None
+            The reason why nothing was tried; used only if there are no trials.
+        """
         variations = find_variations(self._calls)
         if self._finished_trials:
-            return self._collected_findings(variations)
+            return self._collect_findings(variations)
         steps = manual_steps(variations, self._recompiles, self._line)
         return EntryFindings(self._recompiles, [], manual_steps=steps, reason=reason)
 
 
 def _can_be_combined(remedy: Remedy) -> bool:
-    """Return whether a remedy for breaks works and only edits sources."""
+    """Return whether a remedy for breaks works and does nothing but edit sources."""
     is_edit = remedy.kind == "edit" and bool(remedy.edits) and not remedy.settings and remedy.code is None
     return remedy.verdict in WORKING and is_edit and remedy.family != INNER_FAMILY
 

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
     from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial
-    from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries, RemedyContext
+    from jupyter_graphbreak.experiments.trial.entry import Entry, RecordedEntries, RemedyContext
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
 
-#: Seconds that repeating the calls of an entry may take in any case.
-_MINIMUM_S = 10.0
+#: The seconds that repeating the calls of an entry may take even if the time limit has passed.
+_MIN_SECONDS_PER_ENTRY = 10.0
 
 
 class FoundRecompileRemedies(NamedTuple):
     """A report with remedies for its recompiles, and the best working remedy of each entry.
 
-    ``working_remedies`` has the entry, the remedy's id, the change, and the name of the called module.
+    ``working_remedies`` contains the entry, the id of the remedy, its change, and the name of the called module.
     """
 
     report: Report
@@ -49,11 +49,11 @@ class FoundRecompileRemedies(NamedTuple):
     def remedy_contexts(self, entry: Entry) -> dict[tuple[str, ...], RemedyContext]:
         """Return the context that applies the best remedy of an entry, by the remedy's id.
 
-        Empty if there is no working remedy, or if it changes the function's code or state, or replaces numbers with
-        tensors.
+        The mapping is empty if no remedy works, or if the best one changes the function's code or state, or replaces
+        numbers with tensors.
         """
         return {
-            (ident,): partial(_entry_with, working_entry, candidate.adjustment, owner)
+            (ident,): partial(_apply_adjustment, working_entry, candidate.adjustment, owner)
             for working_entry, ident, candidate, owner in self.working_remedies
             if working_entry is entry
             and not candidate.adjustment.tensors
@@ -63,8 +63,8 @@ class FoundRecompileRemedies(NamedTuple):
 
 
 @contextlib.contextmanager
-def _entry_with(entry: Entry, adjustment: Adjustment, owner: str) -> Iterator[Entry]:
-    """Yield an entry with a change; the change's settings apply while the context is open."""
+def _apply_adjustment(entry: Entry, adjustment: Adjustment, owner: str) -> Iterator[Entry]:
+    """Apply the settings of a change while the context is open, and yield the entry with the rest of the change."""
     arguments = entry.arguments.copy()
     if adjustment.lines:
         code = compile("\n".join(adjustment.lines), "<before the call>", "exec")
@@ -77,7 +77,7 @@ def _entry_with(entry: Entry, adjustment: Adjustment, owner: str) -> Iterator[En
 def find_recompile_remedies(
     report: Report,
     files: Mapping[str, str],
-    kept_entries: KeptEntries,
+    kept_entries: RecordedEntries,
     *,
     seconds: float,
     find_cell: FindCell,
@@ -85,13 +85,13 @@ def find_recompile_remedies(
     compile_text: Callable[[str, str], list[CodeType]],
     break_remedy_contexts: Callable[[Entry], Mapping[tuple[str, ...], RemedyContext]],
 ) -> FoundRecompileRemedies:
-    """Return a report with remedies for its recompiles, listed after its other remedies.
+    """Try changes for the recompiles of a run, and return its report with remedies for them after its other remedies.
 
     Parameters
     ----------
     files : mapping
         The file name of each source of the report, by the source's id.
-    kept_entries : KeptEntries
+    kept_entries : RecordedEntries
         The entries of the run, with the specs of their calls.
     seconds : float
         The time limit; after it, at most one candidate is tried for each further entry.
@@ -106,27 +106,29 @@ def find_recompile_remedies(
     by_entry, without_entry = _recompiles_by_entry(report, kept_entries.entries)
     for entry, recompiles in by_entry:
         on_status(f"to repeat the calls of {entry.function} on copies")
-        calls, is_repeated = kept_entries.calls_of(entry), kept_entries.has_repeated_calls(entry)
-        search = EntrySearch(entry, calls, recompiles, report, texts, compile_text, on_status, is_repeated=is_repeated)
+        calls, has_repeated_calls = kept_entries.calls_of(entry), kept_entries.has_repeated_calls(entry)
+        search = EntrySearch(
+            entry, calls, recompiles, report, texts, compile_text, on_status, has_repeated_calls=has_repeated_calls
+        )
         with entry.set_up():
             try:
-                with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
+                with limit_time(max(end, time.monotonic() + _MIN_SECONDS_PER_ENTRY)):
                     findings = search.run(end)
                     combined_remedy = search.try_combined(findings, break_remedy_contexts(entry))
                     is_enough = combined_remedy is not None and combined_remedy.trial.ends_recompiles
                     steps = [] if is_enough else findings.manual_steps
                     findings = dataclasses.replace(findings, combined=combined_remedy, manual_steps=steps)
             except TimeUpError:
-                findings = search.without_trials(NO_TIME_AT_ALL)
-            except TrialStoppedError as stopped:
-                kept_entries.leave_out(entry, stopped.effect)
-                findings = search.without_trials(f"the function was not run again: it {stopped.effect.description}")
+                findings = search.findings_so_far(NO_TIME_AT_ALL)
+            except TrialStoppedError as error:
+                kept_entries.leave_out(entry, error.effect)
+                findings = search.findings_so_far(f"the function was not run again: it {error.effect.description}")
             except KeyboardInterrupt:
-                builder.add(search.without_trials(INTERRUPTED))
+                builder.add(search.findings_so_far(INTERRUPTED))
                 break
-            except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
+            except Exception as error:  # noqa: BLE001 - the function may fail, or a copy may lack what it needs
                 note_if_internal("trying fixes for recompiles", error)
-                findings = search.without_trials(
+                findings = search.findings_so_far(
                     f"the calls could not be repeated on copies ({type(error).__name__}: {error})"
                 )
         builder.add(findings, entry)
@@ -141,9 +143,10 @@ def find_recompile_remedies(
 def _recompiles_by_entry(
     report: Report, entries: Sequence[Entry]
 ) -> tuple[list[tuple[Entry, list[Recompile]]], list[list[Recompile]]]:
-    """Return the recompiles of each entry, and those that no change can end or whose entry was not kept, by function.
+    """Return the recompiles of each entry, and the recompiles that cannot be repeated, grouped by function.
 
-    Copies of the entry's objects stay alive, so trials cannot repeat a recompile that happens after an object is freed.
+    A recompile cannot be repeated if its entry was not kept, or if it happens because an object was freed: the copies
+    of the entry's objects stay alive.
     """
     frames = {frame.id: frame for frame in report.frames}
 
@@ -159,12 +162,16 @@ def _recompiles_by_entry(
             ident = outer_frame
         return ident
 
-    by_frame = {entry.frame: entry for entry in reversed(entries) if entry.frame is not None}
+    entry_by_frame = {entry.frame: entry for entry in reversed(entries) if entry.frame is not None}
     by_entry: dict[int, tuple[Entry, list[Recompile]]] = {}
     without_entry: dict[str, list[Recompile]] = {}
     for recompile in report.recompiles:
         first = recompile.of or recompile.frame
-        entry = by_frame.get(first) or by_frame.get(entry_frame(first)) or by_frame.get(entry_frame(recompile.frame))
+        entry = (
+            entry_by_frame.get(first)
+            or entry_by_frame.get(entry_frame(first))
+            or entry_by_frame.get(entry_frame(recompile.frame))
+        )
         if entry is not None and not is_about_freed_objects(recompile):
             by_entry.setdefault(id(entry), (entry, []))[1].append(recompile)
         else:
@@ -173,13 +180,14 @@ def _recompiles_by_entry(
 
 
 class _RecompileRemedyBuilder:
-    """Adds remedies to a report."""
+    """Adds remedies for recompiles to a report."""
 
     def __init__(self, report: Report, texts: ReportTexts) -> None:
         self._report = report
         self._texts = texts
         self._remedies = list(report.remedies or [])
-        #: The best working remedy of each entry: the entry, its id, its change, and the name of the called module.
+        #: The best working remedy of each entry: the entry, the id of the remedy, its change, and the name of the
+        #: called module.
         self.working_remedies: list[tuple[Entry, str, RecompileCandidate, str]] = []
 
     def add(self, findings: EntryFindings, entry: Entry | None = None) -> None:

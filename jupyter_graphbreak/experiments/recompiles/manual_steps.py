@@ -1,4 +1,4 @@
-"""Give manual steps for recompiles that no tried change ends, and say which recompiles are expected."""
+"""Suggest manual steps for recompiles that no tried change ends, and say which recompiles are expected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
     from jupyter_graphbreak.report.schema import Recompile
 
-#: A guard on the length of a container, which no line with a size or a number causes.
+#: A guard on the length of a container; the cause is not a line that makes a constant of a size or a number.
 _LENGTH_GUARD = re.compile(r"len\(")
 #: A value that a function or a partial keeps: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
 _KEPT_VALUE = re.compile(
@@ -59,7 +59,7 @@ _LENGTH_STEP = (
     "container out of the compiled function."
 )
 _FREED_GUARD = re.compile(r"Cache line invalidated because (.+) got deallocated")
-#: Patterns of guards, and the sentence about each; ``name`` is the group that matched.
+#: Patterns of guards, each with a sentence in which ``name`` stands for the group that matched.
 _SENTENCES_BY_PATTERN = (
     (
         _FREED_GUARD,
@@ -92,7 +92,8 @@ _SENTENCES_BY_PATTERN = (
     ),
     (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG_STEP),
 )
-#: The sentence if the cause is unknown; without trials, the advice about the guard is more specific.
+#: The sentence about recompiles with an unknown cause. If nothing was tried, the advice about the guard is more
+#: specific.
 GENERAL_STEP = "Decide whether the values that varied can stay the same, or are needed in the compiled function."
 #: The maximum number of values for which separate compilations are expected.
 _MAX_EXPECTED_VALUES = 4
@@ -100,7 +101,7 @@ _MAX_EXPECTED_VALUES = 4
 
 def manual_step(
     variations: Variations,
-    named_variations: Variations,
+    mentioned_variations: Variations,
     recompiles: Sequence[Recompile],
     line: SpecializingLine | None,
     graphs: int = 0,
@@ -109,41 +110,41 @@ def manual_step(
 
     Parameters
     ----------
-    variations, named_variations : Variations
-        The variations between the calls, and the variations that failed guards name.
+    variations, mentioned_variations : Variations
+        The variations between the calls, and those of them that failed guards mention.
     line : SpecializingLine or None
-        The line whose condition or conversion is the cause, if PyTorch names it.
+        The line whose condition or conversion is the cause, if PyTorch reports it.
     graphs : int
         The number of graphs that the function has for all calls; 0 if it is unknown.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-    of_specific_causes = [
+    sentences_about_specific_causes = [
         _sentence_about_cache(guards, variations),
         _sentence_about_function(guards),
         *(_sentence_about_kept_number(guard, variations) for guard in guards),
-        _sentence_about_optimizer(named_variations),
+        _sentence_about_optimizer(mentioned_variations),
     ]
-    if sentence := next(filter(None, of_specific_causes), ""):
+    if sentence := next(filter(None, sentences_about_specific_causes), ""):
         return sentence
-    if named_variations.others:
-        return _sentence_about_other_variation(named_variations.others[0])
+    if mentioned_variations.others:
+        return _sentence_about_other_variation(mentioned_variations.others[0])
     if (
         line is not None
         and not _are_about_lengths(recompiles)
         and not any(is_about_number_from_break(guard) for guard in guards)
     ):
-        return _sentence_about_line(line, variations, _shared_graphs(named_variations, graphs))
-    of_other_causes = [
+        return _sentence_about_line(line, variations, _shared_graphs(mentioned_variations, graphs))
+    sentences_about_other_causes = [
         *map(_sentence_about_guard, guards),
         *map(_sentence_about_other_variation, variations.others[:1]),
         _sentence_about_arguments(variations),
-        _sentence_about_sizes_and_numbers(named_variations),
+        _sentence_about_sizes_and_numbers(mentioned_variations),
     ]
-    return next(filter(None, of_other_causes), GENERAL_STEP)
+    return next(filter(None, sentences_about_other_causes), GENERAL_STEP)
 
 
 def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
-    """Return whether most recompiles happen because the length of a container changed."""
+    """Return whether most of the recompiles happen because the length of a container changed."""
     latest_guards = [plain_guard(recompile.reasons[0].guard) for recompile in recompiles if recompile.reasons]
     return 2 * sum(_LENGTH_GUARD.match(guard) is not None for guard in latest_guards) > len(latest_guards)
 
@@ -158,26 +159,26 @@ def manual_steps(
     variations : Variations
         The variations between the calls.
     line : SpecializingLine or None
-        The line whose condition or conversion is the cause, if PyTorch names it.
+        The line whose condition or conversion is the cause, if PyTorch reports it.
     """
-    by_sentence: dict[str, list[str]] = {}
+    ids_by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):
-            continue  # without the break, this recompile does not happen; the break has its own remedies
-        named_variations = variations.named_in(reason.guard for reason in recompile.reasons)
-        same_function = [other for other in recompiles if other.of == recompile.of]
-        graphs = 0 if any(other.limit_hit for other in same_function) else len(same_function) + 1
-        # A guard names a line of its own function; recompiles of other functions have other causes.
+            continue  # this recompile does not happen without the break, which has its own remedies
+        mentioned_variations = variations.mentioned_in(reason.guard for reason in recompile.reasons)
+        recompiles_of_function = [other for other in recompiles if other.of == recompile.of]
+        graphs = 0 if any(other.limit_hit for other in recompiles_of_function) else len(recompiles_of_function) + 1
+        # A guard shows a line of its own function; recompiles of other functions have different causes.
         own_line = line if line is not None and line.frame in {None, recompile.of} else None
-        sentence = manual_step(variations, named_variations, [recompile], own_line, graphs)
-        by_sentence.setdefault(sentence, []).append(recompile.id)
-    if len(by_sentence) > 1:
-        by_sentence.pop(GENERAL_STEP, None)
-    return list(by_sentence.items())
+        sentence = manual_step(variations, mentioned_variations, [recompile], own_line, graphs)
+        ids_by_sentence.setdefault(sentence, []).append(recompile.id)
+    if len(ids_by_sentence) > 1:
+        ids_by_sentence.pop(GENERAL_STEP, None)
+    return list(ids_by_sentence.items())
 
 
 def _sentence_about_arguments(variations: Variations) -> str:
-    """Return a sentence about arguments that are the same tensor only in some calls, or about sizes 0 and 1, if any."""
+    """Return a sentence about arguments that are one tensor in some calls only, or about sizes 0 and 1, or ``""``."""
     if variations.aliases:
         one, other = variations.aliases[0]
         return (
@@ -192,9 +193,9 @@ def _sentence_about_arguments(variations: Variations) -> str:
     return ""
 
 
-def _sentence_about_optimizer(named_variations: Variations) -> str:
-    """Return a sentence about a number in a group of an optimizer's parameters, such as a count of steps, if any."""
-    for number in named_variations.numbers:
+def _sentence_about_optimizer(mentioned_variations: Variations) -> str:
+    """Return a sentence about a number in a parameter group of an optimizer, such as a count of steps, or ``""``."""
+    for number in mentioned_variations.numbers:
         if any(step.key == "param_groups" for step in number.path.steps):
             return (
                 f"`{number}` of the optimizer is a Python number, and each of its values has its own graph: leave "
@@ -203,12 +204,14 @@ def _sentence_about_optimizer(named_variations: Variations) -> str:
     return ""
 
 
-def _sentence_about_sizes_and_numbers(named_variations: Variations) -> str:
-    """Return a sentence about sizes and numbers that vary; empty if there are none."""
-    if len(named_variations.sizes) == 1 and not named_variations.numbers:
-        (size,) = named_variations.sizes
+def _sentence_about_sizes_and_numbers(mentioned_variations: Variations) -> str:
+    """Return a sentence about sizes and numbers that vary, or ``""`` if there are none."""
+    if len(mentioned_variations.sizes) == 1 and not mentioned_variations.numbers:
+        (size,) = mentioned_variations.sizes
         return _sentence_about_size(size)
-    names = list(dict.fromkeys(f"`{variation}`" for variation in (*named_variations.sizes, *named_variations.numbers)))
+    names = list(
+        dict.fromkeys(f"`{variation}`" for variation in (*mentioned_variations.sizes, *mentioned_variations.numbers))
+    )
     if len(names) > 1:
         return (
             f"{', '.join(names[:-1])} and {names[-1]} vary: keep them the same, or move what depends on them out of "
@@ -236,7 +239,7 @@ def _sentence_about_size(size: Size) -> str:
 
 
 def _sentence_about_cache(guards: list[str], variations: Variations) -> str:
-    """Return a sentence about a cache of transformers that grows, or the empty string."""
+    """Return a sentence about a growing cache of the transformers library, or ``""``."""
     if any("size mismatch" in guard or str(cache) in guard for guard in guards for cache in variations.growing_caches):
         cache = variations.growing_caches[0]
         return (
@@ -247,13 +250,13 @@ def _sentence_about_cache(guards: list[str], variations: Variations) -> str:
 
 
 def _sentence_about_function(guards: list[str]) -> str:
-    """Return a sentence about different functions that are passed, or the empty string."""
+    """Return a sentence about a value that is a different function in some calls, or ``""``."""
     is_only_cause = bool(guards) and all(map(name_of_varied_function, guards))
     return _FUNCTION_STEP.format(name=name_of_varied_function(guards[0])) if is_only_cause else ""
 
 
 def _sentence_about_kept_number(guard: str, variations: Variations) -> str:
-    """Return a sentence about a number that a function, a partial or the object of a method keeps, if any."""
+    """Return a sentence about a number that a function, a partial or the object of a method keeps, or ``""``."""
     if match := _OWNER_ATTRIBUTE.search(guard):
         return (
             f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or "
@@ -281,9 +284,9 @@ def _sentence_about_kept_number(guard: str, variations: Variations) -> str:
     return ""
 
 
-def _shared_graphs(named_variations: Variations, graphs: int) -> str:
-    """Return a clause with the number of graphs for a size or a number, if some of its values share a graph."""
-    candidates: tuple[Size | Number, ...] = (*named_variations.sizes, *named_variations.numbers)
+def _shared_graphs(mentioned_variations: Variations, graphs: int) -> str:
+    """Return a clause that counts the graphs for a size or a number, or ``""`` if none of its values share a graph."""
+    candidates: tuple[Size | Number, ...] = (*mentioned_variations.sizes, *mentioned_variations.numbers)
     most_varied = max(candidates, key=lambda variation: len(set(variation.values)), default=None)
     if most_varied is None or not 0 < graphs < len(set(most_varied.values)):
         return ""
@@ -356,7 +359,7 @@ def _sentence_about_variation(variation: OtherVariation) -> str:
 
 
 def _sentence_about_own_state(variation: OtherVariation) -> str:
-    """Return a sentence about the function's state if it becomes a tensor or gets a different number of dimensions."""
+    """Return a sentence about state of the function that becomes a tensor, or changes its rank, or ``""``."""
     kinds = {type(value) for value in variation.values}
     if variation.path.root.kind == "argument":
         return ""
@@ -386,25 +389,30 @@ def _sentence_about_guard(guard: str) -> str:
     for pattern, sentence in _SENTENCES_BY_PATTERN:
         match = pattern.search(text)
         name = next(filter(None, match.groups()), "") if match is not None else ""
-        if match is not None and not name.startswith(BREAK_RESULT_PREFIX):  # a value without a name in the code
+        # A result of a break has no name in the code.
+        if match is not None and not name.startswith(BREAK_RESULT_PREFIX):
             return sentence.format(name=name)
     return ""
 
 
 def is_about_freed_objects(recompile: Recompile) -> bool:
-    """Return whether a function was recompiled only because an object that its code refers to was freed."""
+    """Return whether a function was recompiled only because an object to which its compiled code refers was freed."""
     return bool(recompile.reasons) and all(_FREED_GUARD.match(reason.guard) for reason in recompile.reasons)
 
 
-def are_recompiles_expected(named_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
-    """Return whether the recompiles are expected: flags, functions, the grad mode or similar values select programs."""
-    if any(recompile.limit_hit for recompile in recompiles) or named_variations.sizes or named_variations.numbers:
+def are_recompiles_expected(mentioned_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
+    """Return whether the recompiles are expected because flags, functions or the grad mode select between programs."""
+    if (
+        any(recompile.limit_hit for recompile in recompiles)
+        or mentioned_variations.sizes
+        or mentioned_variations.numbers
+    ):
         return False
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     if guards and all(name_of_varied_function(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
         return len(recompiles) < _MAX_EXPECTED_VALUES
     selecting_kinds = {"flag", "none", "requires_grad"}
-    return bool(named_variations.others) and all(
+    return bool(mentioned_variations.others) and all(
         variation.kind in selecting_kinds and len(variation.values) <= _MAX_EXPECTED_VALUES
-        for variation in named_variations.others
+        for variation in mentioned_variations.others
     )

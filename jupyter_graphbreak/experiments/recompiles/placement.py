@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import arguments_of
-from jupyter_graphbreak.experiments.recompiles.candidates import expression, with_joined_conditions
-from jupyter_graphbreak.experiments.recompiles.compile_calls import compile_calls
+from jupyter_graphbreak.experiments.recompiles.candidates import expression, join_conditions
+from jupyter_graphbreak.experiments.recompiles.compile_calls import find_compile_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
     from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Path, Root
 
-#: Statements before which code can be inserted, and expressions that always evaluate their parts exactly once.
+#: Statements before which code can be inserted, and nodes that always evaluate all their parts exactly once.
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)
 _TRANSPARENT_NODES = (
     ast.Call, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.keyword,
@@ -33,22 +33,22 @@ _MAGIC = re.compile(r"^(\s*)[%!?].*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class _Splice:
-    """The replacement of a range of a text; a position is a line, counted from 1, and a byte in this line."""
+    """A replacement for a range of a text; positions are lines, counted from 1, and bytes in the line, from 0."""
 
     start: tuple[int, int]
     end: tuple[int, int]
     text: str
 
 
-def with_lines_before(
+def insert_lines_before_calls(
     text: str,
     sites: Iterable[CallSite],
     call: Callable[..., Any],
     preparations: Sequence[CallPreparation],
     settings: Sequence[str] = (),
-    taken_names: Collection[str] = (),
+    reserved_names: Collection[str] = (),
 ) -> str | None:
-    """Return a text with code inserted before some calls; ``None`` if there is no place for it.
+    """Return a text with code inserted before some calls; ``None`` if it cannot be inserted.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def with_lines_before(
         The code to run before each call.
     settings : sequence of str
         The statements that change settings; they run once, before the loops around the first call of each function.
-    taken_names : collection of str
-        Names that no inserted line may assign at the top level.
+    reserved_names : collection of str
+        Names to which no inserted line may assign at the top level.
     """
     tree = parse_source(text)
     if tree is None:
@@ -76,7 +76,7 @@ def with_lines_before(
         if path is None or statement is None:
             return None
         node: Any = path[-1]
-        writer = _CallWriter(text, path, _arguments(node, call), _unpacked_mapping(node), taken_names)
+        writer = _CallWriter(text, path, _argument_expressions(node, call), _unpacked_mapping(node), reserved_names)
         if not all(writer.write(preparation, site) for preparation in preparations):
             return None
         scope, outermost = _scope_of(path)
@@ -86,14 +86,14 @@ def with_lines_before(
             insertions[outermost] = [*writer.declarations, *settings]
         insertions.setdefault(statement, []).extend(writer.lines)
         imports = [] if "torch" in site.visible_names else ["import torch"]
-        for place, lines in insertions.items():
-            insertion = _insertion(text, place, [*imports, *lines]) if lines else None
+        for target, lines in insertions.items():
+            insertion = _insertion(text, target, [*imports, *lines]) if lines else None
             if lines and insertion is None:
                 return None
             splices += [insertion] if insertion is not None else []
             imports = []
         splices += writer.splices
-    return _text_with_splices(text, splices)
+    return _apply_splices(text, splices)
 
 
 def parse_source(text: str) -> ast.Module | None:
@@ -105,14 +105,14 @@ def parse_source(text: str) -> ast.Module | None:
 
 
 def _scope_of(path: Sequence[ast.AST]) -> tuple[ast.AST, ast.stmt]:
-    """Return the function around a call, or the cell or file, and its statement that contains the call."""
+    """Return the function around a call, or else the cell or file, and the statement in it that contains the call."""
     scope_index = max(index for index, part in enumerate(path) if isinstance(part, _SCOPES))
     statement = next(part for part in path[scope_index + 1 :] if isinstance(part, ast.stmt))
     return path[scope_index], statement
 
 
 def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
-    """Return the statement of a call, if the statement always evaluates the call exactly once."""
+    """Return the statement that contains a call, if it always evaluates the call exactly once."""
     statement = next((part for part in reversed(path) if isinstance(part, ast.stmt)), None)
     if not isinstance(statement, _STATEMENTS):
         return None
@@ -123,7 +123,7 @@ def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
 
 
 def module_of(root: Root, site: CallSite) -> str | None:
-    """Return the name by which the code around a call refers to the module of a global variable, if there is one."""
+    """Return the name of a global variable's module in the code around a call; ``None`` if it has no name there."""
     return dict(site.modules).get(root.scope) if root.kind == "global" else None
 
 
@@ -136,7 +136,7 @@ class _CallWriter:
         path: Sequence[ast.AST],
         arguments_by_name: Mapping[str, ast.expr] | None,
         unpacked_mapping: ast.expr | None,
-        taken_names: Collection[str],
+        reserved_names: Collection[str],
     ) -> None:
         self.splices: list[_Splice] = []
         self._text = text
@@ -146,20 +146,20 @@ class _CallWriter:
         self._arguments_by_name = arguments_by_name or {}
         #: The mapping that the call unpacks.
         self._unpacked_mapping = unpacked_mapping
-        self._taken_names = taken_names
+        self._reserved_names = reserved_names
         #: The statements that let a function assign global variables.
         self.declarations: list[str] = []
         self._evaluations: list[str] = []
         self._marks: list[list[str]] = []
-        #: The names of arguments that are evaluated before the call, by their places.
+        #: The names of arguments that are evaluated before the call, by the positions of the arguments.
         self._hoisted_names: dict[tuple[int, int], str] = {}
-        #: The places of arguments that are replaced in the call itself.
-        self._replaced_places: set[tuple[int, int]] = set()
+        #: The positions of arguments that are replaced in the call itself.
+        self._replaced_positions: set[tuple[int, int]] = set()
 
     @property
     def lines(self) -> list[str]:
-        """The lines to insert: arguments are evaluated first, in the order of the call."""
-        return [*self._evaluations, *with_joined_conditions(self._marks)]
+        """The lines to insert: first those that evaluate arguments, in the order of the call."""
+        return [*self._evaluations, *join_conditions(self._marks)]
 
     def write(self, preparation: CallPreparation, site: CallSite) -> bool:
         """Write the code to run before the call; return whether that is possible."""
@@ -183,7 +183,7 @@ class _CallWriter:
         return True
 
     def _can_assign_global(self, name: str) -> bool:
-        """Return whether the code around the call can assign a global variable, after a declaration if necessary."""
+        """Return whether the code around the call can assign a global variable; add a declaration if necessary."""
         scope, _ = _scope_of(self._path)
         if isinstance(scope, ast.Module):
             return True
@@ -205,14 +205,14 @@ class _CallWriter:
         if argument is None and self._unpacked_mapping is not None:
             return self._write_unpacked(preparation, self._text_of(self._unpacked_mapping))
         if argument is None:
-            return preparation.optional is not None  # this call leaves it out
+            return preparation.optional is not None  # this call leaves the argument out
         hoisted_name = self._hoisted_names.get(_start(argument))
         if preparation.assigns and not preparation.path.steps and hoisted_name is None:
             if preparation.code_after:
                 return self._write_new_value(preparation, argument)
             source = self._text_of(argument)
-            self._replaced_places.add(_start(argument))
-            self.splices.append(_Splice(_start(argument), _end(argument), preparation.value(source)))
+            self._replaced_positions.add(_start(argument))
+            self.splices.append(_Splice(_start(argument), _end(argument), preparation.new_value(source)))
             return True
         if not self._hoist(argument, name):
             return False
@@ -222,7 +222,7 @@ class _CallWriter:
 
     def _write_unpacked(self, preparation: CallPreparation, mapping: str) -> bool:
         """Write the code that changes an item of the mapping that the call unpacks; return whether that is possible."""
-        # The mapping is the caller's, and may lack an optional item.
+        # The caller owns the mapping, which may lack an optional item.
         if preparation.assigns or preparation.optional is not None:
             return False
         self._marks.append(
@@ -231,14 +231,14 @@ class _CallWriter:
         return True
 
     def _write_new_value(self, preparation: CallPreparation, argument: ast.expr) -> bool:
-        """Evaluate the new value of an argument before the statement, and write the code that changes it."""
+        """Write code that evaluates the new value of an argument before the statement and then changes this value."""
         name = preparation.path.root.name
         if not self._hoist(argument, name):
             return False
         source = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
         new_name = self._new_name(f"{name}_tensor")
         self._hoisted_names[_start(argument)] = new_name
-        self._evaluations.append(f"{new_name} = {preparation.value(source)}")
+        self._evaluations.append(f"{new_name} = {preparation.new_value(source)}")
         self._marks.append([preparation.code_after.replace("NAME", new_name)])
         self.splices = [splice for splice in self.splices if splice.start != _start(argument)]
         self.splices.append(_Splice(_start(argument), _end(argument), new_name))
@@ -248,7 +248,7 @@ class _CallWriter:
         return ast.get_source_segment(self._text, node) or ""
 
     def _hoist(self, argument: ast.expr, name: str) -> bool:
-        """Evaluate an argument before the statement, after the arguments that the call evaluates earlier.
+        """Write code that evaluates an argument before the statement, and before it the earlier arguments of the call.
 
         Return whether that is possible: the expression that is called must only look up a value.
         """
@@ -261,7 +261,7 @@ class _CallWriter:
         if not _is_lookup(node.func):
             return False
         for part in earlier_arguments:
-            if _start(part) in self._replaced_places:
+            if _start(part) in self._replaced_positions:
                 return False
             if _is_lookup(part) or isinstance(part, ast.Constant) or _start(part) in self._hoisted_names:
                 continue
@@ -272,18 +272,18 @@ class _CallWriter:
         return True
 
     def _new_name(self, name: str) -> str:
-        """Return a name that the scope of the call does not use: the function around it, or else the cell or file."""
+        """Return a name that is not used in the function around the call, or else in the cell or file."""
         scope, _ = _scope_of(self._path)
         used_names = _names_in(scope) | set(self._hoisted_names.values())
         if isinstance(scope, ast.Module):
-            used_names |= set(self._taken_names)
+            used_names |= set(self._reserved_names)
         while name in used_names:
             name += "_marked"
         return name
 
 
 def _path_to_call(tree: ast.AST, site: CallSite) -> list[ast.AST] | None:
-    """Return the nodes that lead to a call, the call last."""
+    """Return the nodes from the root of a tree to a call, the call last."""
     call_range = (site.line, site.column), (site.end_line, site.end_column)
     path: list[ast.AST] = [tree]
     while True:
@@ -321,7 +321,7 @@ def _is_within(node: ast.AST, outer: ast.AST) -> bool:
     return _start(outer) <= _start(node) and _end(node) <= _end(outer)
 
 
-def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
+def _argument_expressions(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
     """Return the expressions of a call's arguments by parameter name, except those in an unpacked mapping."""
     unpacks = any(keyword.arg is None for keyword in node.keywords)
     if any(isinstance(argument, ast.Starred) for argument in node.args) or (
@@ -331,14 +331,14 @@ def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.exp
     try:
         signature = inspect.signature(getattr(call, "forward", call))
         keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
-        # Not bind(), because a function that is known only from its frame has no defaults.
+        # bind() would require all arguments, because a function that is known only from its frame has no defaults.
         return dict(signature.bind_partial(*node.args, **keywords).arguments)
     except (TypeError, ValueError):
         return None
 
 
 def _unpacked_mapping(node: ast.Call) -> ast.expr | None:
-    """Return the mapping that a call unpacks, if it unpacks only one, and looking it up again is safe."""
+    """Return the mapping that a call unpacks, if the call unpacks only one and looking it up again is safe."""
     mappings = [keyword.value for keyword in node.keywords if keyword.arg is None]
     return mappings[0] if len(mappings) == 1 and _is_lookup(mappings[0]) else None
 
@@ -356,7 +356,7 @@ def _is_lookup(node: ast.expr) -> bool:
 
 
 def _names_in(scope: ast.AST) -> set[str]:
-    """Return the names that a function, a cell or a file uses, without those of the functions in it."""
+    """Return the names that a function, a cell or a file uses, without the names that inner functions use."""
     names: set[str] = set()
     pending: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while pending:
@@ -373,7 +373,7 @@ def _names_in(scope: ast.AST) -> set[str]:
 
 
 def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
-    """Return the insertion of lines before a statement, which may follow a colon or a semicolon on its line."""
+    """Return the splice that inserts lines before a statement, which may follow a colon or a semicolon on its line."""
     source = text.split("\n")[statement.lineno - 1]
     text_before = source.encode()[: statement.col_offset].decode()
     code = "\n".join(lines).split("\n")
@@ -395,7 +395,7 @@ def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice 
     return _Splice((statement.lineno, len(code_before.encode())), _start(statement), f"{inserted_text}\n{indent}")
 
 
-def _text_with_splices(text: str, splices: Iterable[_Splice]) -> str:
+def _apply_splices(text: str, splices: Iterable[_Splice]) -> str:
     lines = [line.encode() for line in text.split("\n")]
     for splice in sorted(splices, key=lambda splice: splice.start, reverse=True):
         (first, column), (last, end) = splice.start, splice.end
@@ -404,26 +404,28 @@ def _text_with_splices(text: str, splices: Iterable[_Splice]) -> str:
     return "\n".join(line.decode() for line in lines)
 
 
-def with_dynamic(texts: Mapping[str, str], definition: CompiledDefinition, owner: str | None) -> dict[str, str] | None:
-    """Return the changed texts of the sources that compile a function, with ``dynamic=True``; ``None`` if not found.
+def add_dynamic_argument(
+    texts: Mapping[str, str], definition: CompiledDefinition, owner: str | None
+) -> dict[str, str] | None:
+    """Return the texts of the sources that compile a function, with ``dynamic=True`` added; ``None`` if there are none.
 
     Parameters
     ----------
     texts : mapping
         The texts of cells and files, by source.
     definition : CompiledDefinition
-        The function.
+        The definition of the function.
     owner : str or None
         The name of the called module in the user's code.
     """
     trees = {source: tree for source, text in texts.items() if (tree := parse_source(text)) is not None}
     splices: dict[str, list[_Splice]] = {}
-    for source, node in compile_calls(trees, definition, owner):
-        splices.setdefault(source, []).append(_with_keyword(texts[source], node))
-    return {source: _text_with_splices(texts[source], changes) for source, changes in splices.items()} or None
+    for source, node in find_compile_calls(trees, definition, owner):
+        splices.setdefault(source, []).append(_splice_for_dynamic_argument(texts[source], node))
+    return {source: _apply_splices(texts[source], changes) for source, changes in splices.items()} or None
 
 
-def _with_keyword(text: str, node: ast.expr) -> _Splice:
+def _splice_for_dynamic_argument(text: str, node: ast.expr) -> _Splice:
     if not isinstance(node, ast.Call):
         return _Splice(_end(node), _end(node), "(dynamic=True)")
     dynamic_keyword = next((keyword for keyword in node.keywords if keyword.arg == "dynamic"), None)
@@ -444,19 +446,19 @@ def _with_keyword(text: str, node: ast.expr) -> _Splice:
 
 
 class ReadingLine(NamedTuple):
-    """A line that reads a number."""
+    """A line that reads a number, and the path of the number."""
 
     line: int
     path: Path
 
 
 def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int | None) -> ReadingLine | None:
-    """Return the first line outside a function that reads one of the given numbers.
+    """Return the first line outside a function that reads one of several numbers.
 
     Parameters
     ----------
     paths : collection of Path
-        The places of the numbers. Arguments that are numbers do not count, since no other code reads them.
+        The paths of the numbers. Arguments that are numbers do not count, because no other code reads them.
     tree : ast.Module
         The syntax tree of a source.
     own_line : int or None
@@ -469,7 +471,7 @@ def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int |
 
 
 def _read_expressions(tree: ast.AST, own_line: int | None) -> Iterator[ast.expr]:
-    """Yield the expressions in a tree whose values are used, except those in a function."""
+    """Yield the expressions in a tree, except those in one function and those that are called."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -477,14 +479,14 @@ def _read_expressions(tree: ast.AST, own_line: int | None) -> Iterator[ast.expr]
             continue
         if isinstance(node, ast.expr):
             yield node
-        # A number is not called.
+        # Numbers are not called.
         called = node.func if isinstance(node, ast.Call) else None
         pending += [child for child in ast.iter_child_nodes(node) if child is not called]
         pending += list(ast.iter_child_nodes(called)) if called is not None else []
 
 
 def _reads(node: ast.expr, path: Path) -> bool:
-    """Return whether an expression reads a place, judging by the name of its last part."""
+    """Return whether an expression may read the value at a path, judging by the last step of the path."""
     step = path.steps[-1] if path.steps else None
     match node:
         case ast.Name(id=name, ctx=ast.Load()):

@@ -1,4 +1,4 @@
-"""Repeat the calls of an entry in their order on copies, and count what Dynamo compiles in each."""
+"""Repeat the calls of an entry on copies, in the order of the run, and count what Dynamo compiles in each call."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from jupyter_graphbreak._torch_compat.configuration import apply_settings, use_e
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.call_specs import Path, Root, state_roots
-from jupyter_graphbreak.experiments.trial.entry import recompiling
-from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
-from jupyter_graphbreak.experiments.trial.rebuilt_calls import bound_arguments, rebuilt_arguments
+from jupyter_graphbreak.experiments.trial.entry import compile_separately
+from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import bind_arguments, rebuild_arguments
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.call_specs import PathStep
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.swapped_places import NamedPlace
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import Binding
 
 #: The name of a called module that has no name in the user's code.
 DEFAULT_OWNER = "model"
@@ -41,9 +41,9 @@ class RepeatedCall:
     Parameters
     ----------
     arguments : mapping or None
-        The specs of the call's arguments by place; ``None`` for the first call, whose arguments were copied.
+        The specs of the call's arguments by path; ``None`` for the first call, whose arguments were copied.
     state : mapping
-        Plain values to assign before the call, by place.
+        Plain values to assign before the call, by path.
     description : str
         The description of the call in a sentence.
     is_unseen : bool
@@ -64,7 +64,7 @@ class RepeatedCall:
 
 @dataclass(frozen=True)
 class Adjustment:
-    """A change under which calls are repeated.
+    """A change with which calls are repeated.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Adjustment:
     tensors : tuple of Path
         The numbers that ``lines`` replace with tensors.
     dynamic : bool or None
-        The argument of ``torch.compile``; ``None`` to keep the entry's.
+        The argument ``dynamic`` of ``torch.compile``; ``None`` to keep the entry's.
     settings : mapping
         Full dotted names of settings, and their values.
     """
@@ -86,7 +86,7 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """The results of repeated calls, and counts of what Dynamo compiled in each call."""
+    """The results of repeated calls, and how much Dynamo compiled in each call."""
 
     results: list[Result]
     counts: list[CompilationCounts]
@@ -111,10 +111,10 @@ def replay(
     """
     results: list[Result] = []
     counts: list[CompilationCounts] = []
-    with sandboxed(), use_eager_random_numbers(), apply_settings(adjustment.settings):
+    with sandbox_runs(), use_eager_random_numbers(), apply_settings(adjustment.settings):
         subject = Subject(entry.call, entry.arguments)
         original_arguments = subject.arguments or entry.arguments
-        with recompiling(subject.call):
+        with compile_separately(subject.call):
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
                 dataclasses.replace(entry, dynamic=dynamic).compile(subject.call, clone_backend(entry.backend))
@@ -125,18 +125,18 @@ def replay(
                 arguments = (
                     original_arguments
                     if call.arguments is None
-                    else rebuilt_arguments(subject.call, call, original_arguments)
+                    else rebuild_arguments(subject.call, call, original_arguments)
                 )
                 counts_before = compilation_counts()
-                program = _program(compiled, subject, call, adjustment.lines, owner or DEFAULT_OWNER)
+                program = _make_program(compiled, subject, call, adjustment.lines, owner or DEFAULT_OWNER)
                 with contextlib.nullcontext() if compiles else force_eager_on_thread():
                     result = run(program, subject, arguments)
                 counts.append(compilation_counts() - counts_before)
-                results.append(_with_numbers(result, adjustment.tensors) if adjustment.tensors else result)
+                results.append(_restore_numbers(result, adjustment.tensors) if adjustment.tensors else result)
     return ReplayResult(results, counts)
 
 
-def _program(
+def _make_program(
     compiled: Callable[..., Any], subject: Subject, call: RepeatedCall, lines: tuple[str, ...], owner: str
 ) -> Callable[..., Any]:
     """Return a function that sets the state, runs the lines, and calls the compiled function in the modes of a call."""
@@ -156,10 +156,10 @@ def _program(
 
 
 def run_lines(
-    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, NamedPlace], owner: str
+    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, Binding], owner: str
 ) -> Arguments:
-    """Run code before a call, and return the arguments for the call."""
-    arguments_by_name = arguments.named(call)
+    """Run the code that precedes a call, and return the arguments for the call."""
+    arguments_by_name = arguments.by_name(call)
     state = {root.name: place for root, place in roots.items() if root.kind in {"global", "closure"}}
     names = {"torch": torch, **{name: place.read() for name, place in state.items()}, **arguments_by_name}
     module = next((place for root, place in roots.items() if root.kind == "module"), None)
@@ -173,10 +173,10 @@ def run_lines(
     new_arguments = {name: names[name] for name in arguments_by_name}
     if all(new_arguments[name] is arguments_by_name[name] for name in arguments_by_name):
         return arguments
-    return bound_arguments(call, new_arguments, arguments.kwargs)
+    return bind_arguments(call, new_arguments, arguments.kwargs)
 
 
-def _assign(roots: Mapping[Root, NamedPlace], path: Path, value: Any) -> None:
+def _assign(roots: Mapping[Root, Binding], path: Path, value: Any) -> None:
     """Assign a plain value, unless the variable already has it."""
     place = roots.get(path.root)
     if place is None:
@@ -184,25 +184,25 @@ def _assign(roots: Mapping[Root, NamedPlace], path: Path, value: Any) -> None:
     try:
         current: Any = place.read()
         for step in path.steps:
-            current = _part(current, step)
+            current = _get_part(current, step)
         current = current.item() if is_instance(current, torch.Tensor) and not current.dim() else current
         if current is value or (type(current) is type(value) and current == value):
             return
-        place.write(with_part(place.read(), path.steps, value))
+        place.write(replace_part(place.read(), path.steps, value))
     except (AttributeError, KeyError, IndexError, TypeError):
         return  # the structure of the state has changed
 
 
-def _part(value: Any, step: PathStep) -> Any:
+def _get_part(value: Any, step: PathStep) -> Any:
     return getattr(value, step.key) if step.kind == "attribute" else value[step.key]
 
 
-def with_part(value: Any, steps: Sequence[PathStep], new_part: Any) -> Any:
-    """Return a value with a part replaced: the same object if it can be changed, a new tuple otherwise."""
+def replace_part(value: Any, steps: Sequence[PathStep], new_part: Any) -> Any:
+    """Return a value with a part replaced: the same object if it can be changed in place, a new tuple otherwise."""
     if not steps:
         return new_part
     step = steps[0]
-    inner = with_part(_part(value, step), steps[1:], new_part)
+    inner = replace_part(_get_part(value, step), steps[1:], new_part)
     if is_instance(value, tuple):
         if step.kind == "attribute":
             return value._replace(**{step.key: inner})
@@ -218,8 +218,8 @@ def with_part(value: Any, steps: Sequence[PathStep], new_part: Any) -> Any:
     return value
 
 
-def _with_numbers(result: Result, paths: Sequence[Path]) -> Result:
-    """Return a result in which numbers that were replaced with tensors are numbers again, for comparison."""
+def _restore_numbers(result: Result, paths: Sequence[Path]) -> Result:
+    """Return a result in which tensors that replaced numbers are numbers again, for comparison."""
     arguments, state = dict(result.arguments), dict(result.state)
     for path in paths:
         holder, name = (arguments, path.root.name) if path.root.kind == "argument" else (state, path.root.name)
@@ -228,9 +228,9 @@ def _with_numbers(result: Result, paths: Sequence[Path]) -> Result:
         try:
             value: Any = holder[name]
             for step in path.steps:
-                value = _part(value, step)
+                value = _get_part(value, step)
             if is_instance(value, torch.Tensor) and value.dim() <= 1:  # a number, or a list of numbers
-                holder[name] = with_part(holder[name], path.steps, value.tolist())
+                holder[name] = replace_part(holder[name], path.steps, value.tolist())
         except (AttributeError, KeyError, IndexError, TypeError):
             continue
     return replace(result, arguments=arguments, state=state)

@@ -44,7 +44,7 @@ class ReportTexts:
         self._ids = {filename: source for source, filename in files.items()}
         self._files = dict(files)
         self._report_sources = {source.id: source for source in report.sources}
-        #: Sources that the report does not have.
+        #: The sources that the report lacks.
         self.new_sources: list[Source] = []
 
     def text(self, source: str) -> str:
@@ -56,15 +56,15 @@ class ReportTexts:
         files = {source: self._files[source] for source in sources}
         return Program(files, {source: self.text(source) for source in sources}, compile_text, self._find_cell)
 
-    def place(self, site: CallSite) -> tuple[str | None, CallSite | None]:
-        """Return the source of a call, and the call with the editor's lines and columns.
+    def locate_call(self, site: CallSite) -> tuple[str | None, CallSite | None]:
+        """Return the source of a call, and the call site with the editor's lines and columns.
 
         Both are ``None`` if the call is in a library, or if its source is not available.
         """
         cell = self._find_cell(site.filename)
         source = self._ids.get(site.filename)
         if source is None:
-            source = self._add(site.filename)
+            source = self._add_source(site.filename)
         if source is None or (source in self._report_sources and self._report_sources[source].kind == "library"):
             return None, None
         if cell is None:
@@ -77,7 +77,7 @@ class ReportTexts:
         )
         return source, shown_site
 
-    def _add(self, filename: str) -> str | None:
+    def _add_source(self, filename: str) -> str | None:
         cell = self._find_cell(filename)
         ident = f"s{len(self._report_sources) + len(self.new_sources) + 1}"
         if cell is not None:
@@ -92,7 +92,7 @@ class ReportTexts:
         return ident
 
     def definition_of(self, entry: Entry) -> CompiledDefinition:
-        """Return the known facts about the definition of an entry's function."""
+        """Return what is known about the definition of an entry's function."""
         code = _code_of(entry.call)
         source = self._ids.get(code.co_filename) if code is not None else None
         if code is None or source is None or not self.is_own(source):
@@ -105,8 +105,14 @@ class ReportTexts:
         """Return whether a source is the user's."""
         return source in self._report_sources and self._report_sources[source].kind != "library"
 
-    def line_of(self, path: str, line: int, code: str) -> SpecializingLine:
-        """Return a line with the number that the editor shows, given the end of its file's path."""
+    def find_specializing_line(self, path: str, line: int, code: str) -> SpecializingLine:
+        """Return a line with the line number that the editor shows.
+
+        Parameters
+        ----------
+        path : str
+            The path of the file, or the end of this path.
+        """
         filename = next((known_filename for known_filename in self._ids if known_filename.endswith(path)), path)
         cell = self._find_cell(filename)
         source = self._ids.get(filename, filename)
@@ -118,15 +124,15 @@ class ReportTexts:
         return SpecializingLine(source, line, code, library_file, head=head)
 
     def all_texts(self, sites: Sequence[CallSite]) -> dict[str, str]:
-        """Return the texts of all sources that may compile a function: the user's, and those that contain its calls."""
+        """Return the texts of all sources that may compile a function: the user's, and those that call the function."""
         sources = [source.id for source in self._report.sources if source.kind != "library"]
-        sources += [source for site in sites if (source := self.place(site)[0]) is not None]
+        sources += [source for site in sites if (source := self.locate_call(site)[0]) is not None]
         return {source: self.text(source) for source in dict.fromkeys(sources)}
 
-    def reading_line_of(
+    def find_reading_line(
         self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition
     ) -> tuple[str, ReadingLine] | None:
-        """Return a source's name and a line in it, outside the compiled function, that reads one of the numbers."""
+        """Return a line outside the compiled function that reads one of several numbers, and the name of its source."""
         for source, text in self.all_texts(sites).items():
             tree = parse_source(text)
             own_line = definition.line if source == definition.source else None

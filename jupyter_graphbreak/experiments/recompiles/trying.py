@@ -1,4 +1,4 @@
-"""Try candidates on all calls of an entry, and on calls with sizes that the run never used, and give verdicts."""
+"""Try candidates on all calls of an entry and on calls with sizes that the run never used, and give verdicts."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
 
 #: PyTorch's error if the code makes a constant of a marked size.
-_REFUSED_MARK_ERROR = "ConstraintViolationError"
-#: PyTorch's message about a marked size that the code makes a constant, and the lines of its stacks.
+_REJECTED_MARK_ERROR = "ConstraintViolationError"
+#: PyTorch's message if the code makes a constant of a marked size, and the pattern of a line in the message's stacks.
 _SPECIALIZED_MESSAGE = "specialized it to be a constant"
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The maximum number of calls with sizes and numbers that the run never used.
 _MAX_UNSEEN = 3
-#: The maximum number of calls with sizes near constants in the code, and the largest such size, unless the run had a
-#: larger one.
+#: The maximum number of calls with sizes near constants in the code, and the largest such size, unless the run used a
+#: larger size.
 _MAX_AROUND_CONSTANTS = 4
 _MAX_CONSTANT_SIZE = 128
-#: The maximum number of numbers that get edge values.
+#: The maximum number of numbers for which edge values are tried.
 _MAX_EDGE_NUMBERS = 2
 #: The maximum number of pairs of calls from which calls that the run never made are derived.
 _MAX_PAIRS = 200
-#: Tensors of other kinds: a description, whether they replace floating-point numbers rather than integers, their
-#: dtype, and whether they have the dimensions of the given tensors.
+#: Different kinds of tensors to try: a description, whether they replace floating-point tensors instead of integer
+#: tensors, their dtype, and whether they keep the dimensions of the replaced tensors.
 _OTHER_KINDS = (
     ("int64 tensors", True, torch.int64, True),
     ("zero-dimensional float16 tensors", True, torch.float16, False),
@@ -74,9 +74,9 @@ _Axis = Size | Number | NumberList
 class SpecializingLine(NamedTuple):
     """A line that makes PyTorch compile each value, or each range of values, separately.
 
-    ``source`` is the id of the line's source in the report, or PyTorch's name for the file; ``library_file`` is the
+    ``source`` is the id of the line's source in the report, or PyTorch's name for the file. ``library_file`` is the
     name of the file if the file belongs to a library. ``frame`` is the id of the first frame of the function whose
-    guard names the line, or ``None`` if an error names it. ``head`` says whether the line is in the head of a loop or
+    guard shows the line, or ``None`` if an error shows it. ``head`` says whether the line is in the head of a loop or
     of a condition.
     """
 
@@ -95,7 +95,7 @@ class CandidateTrial:
     Parameters
     ----------
     ends_recompiles : bool
-        Whether nothing is compiled after the first call, for the calls of the run and for unseen ones.
+        Whether no call after the first one compiles anything, neither a call of the run nor an unseen call.
     """
 
     candidate: RecompileCandidate
@@ -108,14 +108,14 @@ class CandidateTrial:
 
     @property
     def compilations(self) -> int:
-        """The number of frames compiled for the calls of the run and unseen ones; a huge number if it is unknown."""
+        """The number of frames compiled in all calls, including unseen ones; a huge number if it is unknown."""
         evidence = self.evidence
         if evidence is None or evidence.compilations_after is None:
             return 1 << 30
         return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
 
     def combined_with(self, remedy: Remedy) -> CandidateTrial:
-        """Return this result of a trial combined with a remedy: the worse of the two verdicts, and all differences."""
+        """Return this trial combined with a remedy: with the worse of the two verdicts, and all differences."""
         return replace(
             self,
             verdict=max(self.verdict, remedy.verdict, key=lambda verdict: RANK[verdict]),
@@ -126,7 +126,7 @@ class CandidateTrial:
 
 @dataclass(frozen=True)
 class _FurtherCalls:
-    """Calls that the run never made, and their results without compiling and with the unchanged compiled entry."""
+    """Calls that the run never made, and their results with the unchanged entry, both uncompiled and compiled."""
 
     calls: list[RepeatedCall] = field(default_factory=list)
     expected: list[Result] = field(default_factory=list)
@@ -134,12 +134,12 @@ class _FurtherCalls:
 
 
 class CallTrials:
-    """Repeats the calls of an entry with candidates, and compares them with the unchanged entry.
+    """Repeats the calls of an entry with candidates, and compares the results with those of the unchanged entry.
 
     Parameters
     ----------
     run_calls : sequence of CallSpec
-        The different calls of the run; the first one is the call that was copied.
+        The distinct calls of the run; the first one is the call that was copied.
 
     Raises
     ------
@@ -151,7 +151,7 @@ class CallTrials:
 
     def __init__(self, entry: Entry, run_calls: Sequence[CallSpec]) -> None:
         self.entry = entry
-        #: The line that makes a constant of a size, if PyTorch has named one.
+        #: The line that makes a constant of a size, if an error of PyTorch has shown one.
         self.specializing_line: SpecializingLine | None = None
         usable_calls = self._usable_calls = [call for call in run_calls if can_be_rebuilt(call, run_calls[0])]
         #: The number of calls whose arguments cannot be created again.
@@ -165,9 +165,9 @@ class CallTrials:
         new_calls = unseen_calls(usable_calls, self.variations, assigned_paths)
         expected = replay(entry, [*calls, *new_calls], Adjustment(), self.owner, compiles=False)
         pairs = list(zip([*calls, *new_calls], expected.results, strict=True))
-        refused_calls = [call for call, result in pairs if call.is_unseen and result.raised is not None]
-        if refused_calls:  # an input that the function does not accept may leave its state half changed
-            new_calls = [call for call in new_calls if call not in refused_calls]
+        rejected_calls = [call for call, result in pairs if call.is_unseen and result.raised is not None]
+        if rejected_calls:  # a call that raises may leave its state half changed
+            new_calls = [call for call in new_calls if call not in rejected_calls]
             expected = replay(entry, [*calls, *new_calls], Adjustment(), self.owner, compiles=False)
         self.calls = [*calls, *new_calls]
         self._expected_results = expected.results
@@ -187,29 +187,29 @@ class CallTrials:
         ]
 
     def _further_calls(self, calls: list[RepeatedCall]) -> _FurtherCalls:
-        """Run the unchanged entry on further calls."""
-        expected = self._replayed_results(self.entry, calls, Adjustment(), compiles=False)
+        """Run the unchanged entry on further calls, uncompiled and compiled."""
+        expected = self._replay(self.entry, calls, Adjustment(), compiles=False)
         if any(result.raised is not None for result in expected):  # a call that raises may leave its state half changed
-            is_refused = [result.raised is not None for result in expected]
-            calls = [call for _, call in sorted(zip(is_refused, calls, strict=True), key=lambda pair: pair[0])]
-            expected = self._replayed_results(self.entry, calls, Adjustment(), compiles=False)
-        original = self._replayed_results(self.entry, calls, Adjustment())
+            is_rejected = [result.raised is not None for result in expected]
+            calls = [call for _, call in sorted(zip(is_rejected, calls, strict=True), key=lambda pair: pair[0])]
+            expected = self._replay(self.entry, calls, Adjustment(), compiles=False)
+        original = self._replay(self.entry, calls, Adjustment())
         return _FurtherCalls(calls, expected, original)
 
     @functools.cached_property
     def _with_edge_numbers(self) -> _FurtherCalls:
-        """Calls with zero and negative numbers, which matter if the code changes: such a call may be the first one."""
+        """Calls with zero and negative numbers, which matter if the code changes: the first call may have them."""
         return self._further_calls(calls_with_edge_numbers(self._usable_calls, self.variations, self._assigned_paths))
 
     @functools.cached_property
     def _with_other_kinds(self) -> _FurtherCalls:
-        """Calls with tensors of other dtypes, which a tensor in place of a number may promote differently."""
+        """Calls with tensors of other dtypes: a tensor in place of a number may be promoted differently with them."""
         return self._further_calls(calls_with_other_kinds(self._usable_calls[0]))
 
     def _find_varying_places(self) -> frozenset[str]:
-        """Return the places whose values vary from run to run, such as the time of day.
+        """Return the paths of values that vary from run to run, such as the time of day.
 
-        The run is repeated to find them only if compiled results differ.
+        The calls are repeated to find these values only if compiled results differ.
         """
         pairs = zip(self._expected_results, self.original.results, strict=True)
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
@@ -257,7 +257,7 @@ class CallTrials:
         changes_code = remedy_context is not None or not candidate.changes_only_calls
         try:
             call_groups = [self._near_constants]
-            # These calls run before the change is applied, which also changes the entry.
+            # The unchanged entry runs these calls now, because applying the change also changes the entry.
             if changes_code or candidate.adjustment.tensors:
                 call_groups += [self._with_edge_numbers, self._with_other_kinds]
             with remedy_context() if remedy_context is not None else contextlib.nullcontext(self.entry) as entry:
@@ -275,14 +275,14 @@ class CallTrials:
     def _difference_on_new_calls(
         self, further_calls: Sequence[_FurtherCalls], entry: Entry, candidate: RecompileCandidate
     ) -> str | None:
-        """Return how a candidate differs on calls that the run never made; ``None`` if it does not."""
+        """Return how a candidate differs from the original on further calls; ``None`` if it does not differ."""
         for group in further_calls:
-            results = self._replayed_results(entry, group.calls, candidate.adjustment)
-            if (why := self._failure_on_further_calls(group, results)) is not None:
-                return why
+            results = self._replay(entry, group.calls, candidate.adjustment)
+            if (failure := self._failure_on_further_calls(group, results)) is not None:
+                return failure
         return None
 
-    def _replayed_results(
+    def _replay(
         self, entry: Entry, calls: list[RepeatedCall], adjustment: Adjustment, *, compiles: bool = True
     ) -> list[Result]:
         return replay(entry, calls, adjustment, self.owner, compiles=compiles).results if calls else []
@@ -295,9 +295,9 @@ class CallTrials:
                     return f"it raises nothing, but the original raises {error}{_call_suffix(call)}"
                 continue
             if result.raised is not None:
-                is_refused = type(result.raised).__name__ == _REFUSED_MARK_ERROR
-                why = "PyTorch refuses the mark" if is_refused else f"it raises {describe_error(result.raised)}"
-                return f"{why}{_call_suffix(call)}"
+                is_rejected = type(result.raised).__name__ == _REJECTED_MARK_ERROR
+                failure = "PyTorch rejects the mark" if is_rejected else f"it raises {describe_error(result.raised)}"
+                return f"{failure}{_call_suffix(call)}"
             known_differences = {difference.text for difference in differences(expected, original)}
             for difference in differences(expected, result, varying=self._varying_places):
                 is_acceptable = difference.is_acceptable and difference.kind != "lost alias"
@@ -307,7 +307,7 @@ class CallTrials:
 
     def _judge(self, candidate: RecompileCandidate, replayed: ReplayResult, *, removes_breaks: bool) -> CandidateTrial:
         evidence = self._evidence(replayed)
-        diffs: list[Difference] = []
+        new_differences: list[Difference] = []
         rows = zip(self.calls, self._expected_results, replayed.results, self._known_differences, strict=True)
         for call, expected, result, known_differences in rows:
             if result.raised is not None and expected.raised is None:
@@ -319,35 +319,39 @@ class CallTrials:
                     return CandidateTrial(
                         candidate, "another result", f"{difference.text}{_call_suffix(call)}", [], evidence
                     )
-                diffs.append(difference)
-        texts = list(dict.fromkeys(difference.text for difference in diffs))
-        if (why := self._why_compilation_is_worse(replayed, may_have_fewer_frames=removes_breaks)) is not None:
-            return CandidateTrial(candidate, "another break", why, texts, evidence)
+                new_differences.append(difference)
+        difference_texts = list(dict.fromkeys(difference.text for difference in new_differences))
+        if (failure := self._why_compilation_is_worse(replayed, may_have_fewer_frames=removes_breaks)) is not None:
+            return CandidateTrial(candidate, "another break", failure, difference_texts, evidence)
         compilations_before, compilations_after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.frames(self.calls, unseen=True)
         unseen_compilations = evidence.unseen.compilations if evidence.unseen is not None else 0
         later_compilations = sum(count.frames for count in replayed.counts[1:])
         ends_recompiles = later_compilations == 0
-        # With a higher limit, Dynamo compiles calls that it refused.
+        # With a higher limit, Dynamo compiles calls that it otherwise runs eagerly.
         is_limit_raised = "limit" in candidate.families and compilations_after > compilations_before
         if (
             not ends_recompiles
             and (compilations_after, unseen_compilations) >= (compilations_before, unseen_before)
             and not is_limit_raised
         ):
-            return CandidateTrial(candidate, "break stays", None, texts, evidence)
+            return CandidateTrial(candidate, "break stays", None, difference_texts, evidence)
         is_partial = unseen_compilations > 0 or (not ends_recompiles and compilations_after > compilations_before)
-        verdict: RemedyVerdict = "works but differs" if texts else "works on what ran" if is_partial else "works"
+        verdict: RemedyVerdict = (
+            "works but differs" if difference_texts else "works on what ran" if is_partial else "works"
+        )
         reason = "each new size or value causes a recompile" if unseen_compilations else None
-        return CandidateTrial(candidate, verdict, reason, texts, evidence, ends_recompiles)
+        return CandidateTrial(candidate, verdict, reason, difference_texts, evidence, ends_recompiles)
 
     def _why_compilation_is_worse(self, replayed: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
-        """Return how the changed function compiles worse than the original; ``None`` if it does not."""
+        """Return in what way the changed function compiles worse than the original; ``None`` if it does not."""
         first, original = replayed.counts[0], self.original.counts[0]
-        # Not all breaks are counted as such, but each splits a graph.
+        # PyTorch does not count all breaks, but each break splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
-        given_up, given_up_before = (_calls_given_up(calls.counts) for calls in (replayed, self.original))
+        given_up, given_up_before = (
+            _calls_with_abandoned_functions(calls.counts) for calls in (replayed, self.original)
+        )
         call_count = len(self.calls)  # the original gives up when it reaches the limit; a change must not do so earlier
         has_fewer = first.frames < original.frames or first.graphs < original.graphs
         has_none = original.graphs > 0 and not first.graphs
@@ -369,8 +373,8 @@ class CallTrials:
         if lines:
             filename, line, code = lines[-1]
             self.specializing_line = SpecializingLine(filename, int(line), code.strip())
-            return f"PyTorch refuses it: `{code.strip()}` makes a constant of the size"
-        return "PyTorch refuses it: the code makes a constant of the size"
+            return f"PyTorch rejects it: `{code.strip()}` makes a constant of the size"
+        return "PyTorch rejects it: the code makes a constant of the size"
 
     def _evidence(self, replayed: ReplayResult) -> Evidence:
         unseen_count = sum(call.is_unseen for call in self.calls)
@@ -390,8 +394,8 @@ class CallTrials:
         )
 
 
-def _calls_given_up(counts: Sequence[CompilationCounts]) -> list[int]:
-    """Return the numbers of the calls in which Dynamo gives up on a function, one for each function."""
+def _calls_with_abandoned_functions(counts: Sequence[CompilationCounts]) -> list[int]:
+    """Return the numbers of the calls in which Dynamo gives up compiling functions, once for each function."""
     return [number for number, count in enumerate(counts) for _ in range(count.abandoned)]
 
 
@@ -421,17 +425,17 @@ def _repeated_calls(calls: Sequence[CallSpec], assigned_paths: set[Path]) -> lis
 def unseen_calls(
     calls: Sequence[CallSpec], variations: Variations, assigned_paths: Collection[Path]
 ) -> list[RepeatedCall]:
-    """Return calls with sizes and numbers that none of the given calls has.
+    """Return new calls with sizes and numbers that the calls of the run do not have.
 
-    The new calls continue the differences between two of the calls, so that sizes and numbers that belong together,
-    such as the length of a tensor and a maximum length, still fit together.
+    The new calls extrapolate from two of the calls. Sizes and numbers that belong together, such as the length of a
+    tensor and a maximum length, therefore still fit together.
 
     Parameters
     ----------
     variations : Variations
         The variations between the calls.
     assigned_paths : collection of Path
-        The places of the state to assign before each call.
+        The paths of the state to assign before each call.
     """
     lists = [number_list for number_list in variations.lists if number_list.varies_in_length]
     numbers = [
@@ -443,9 +447,9 @@ def unseen_calls(
     if not axes or len(known_values) < 2:  # noqa: PLR2004
         return []
     unseen_by_values: dict[_Values, RepeatedCall] = {}
-    for new_values, call in itertools.islice(_extrapolated(values_by_call, axes), _MAX_PAIRS):
+    for new_values, call in itertools.islice(_extrapolate(values_by_call, axes), _MAX_PAIRS):
         if new_values not in known_values and new_values not in unseen_by_values:
-            unseen_by_values[new_values] = _with_values(call, axes, new_values, assigned_paths)
+            unseen_by_values[new_values] = _call_with_values(call, axes, new_values, assigned_paths)
         if len(unseen_by_values) == _MAX_UNSEEN:
             break
     return list(unseen_by_values.values())
@@ -466,10 +470,10 @@ def _values_of(call: CallSpec, axes: Sequence[_Axis]) -> _Values | None:
     return tuple(values)
 
 
-def _extrapolated(
+def _extrapolate(
     values_by_call: Sequence[tuple[CallSpec, _Values]], axes: Sequence[_Axis]
 ) -> Iterator[tuple[_Values, CallSpec]]:
-    """Yield values that continue the differences between two calls or lie between them, each with the second call."""
+    """Yield values extrapolated from two calls, or between them, each with the second call."""
     largest = max(values_by_call, key=lambda pair: sum(map(abs, pair[1])))
     smaller_pairs = [pair for pair in values_by_call if pair is not largest]
     pairs = itertools.chain(((other, largest) for other in smaller_pairs), itertools.permutations(values_by_call, 2))
@@ -483,9 +487,9 @@ def _extrapolated(
 def calls_around_constants(
     calls: Sequence[CallSpec], variations: Variations, assigned_paths: Collection[Path], constants: Sequence[float]
 ) -> list[RepeatedCall]:
-    """Return calls with sizes that the code may treat differently: those equal to its constants, or next to them.
+    """Return calls with sizes that the code may treat differently: its constants, and the sizes next to these.
 
-    Like the calls of :func:`unseen_calls`, these calls continue the differences between two of the calls.
+    Like the calls of :func:`unseen_calls`, these calls extrapolate from two of the calls.
     """
     axes: list[_Axis] = [*variations.sizes, *variations.numbers]
     values_by_call = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
@@ -502,7 +506,7 @@ def calls_around_constants(
             new_values = tuple(b + (b - a) * (size - other[0]) / step for a, b in zip(one, other, strict=True))
             if (allowed_values := _values_if_allowed(axes, new_values)) is not None:
                 if allowed_values not in known_values and allowed_values not in new_calls:
-                    new_calls[allowed_values] = _with_values(call, axes, allowed_values, assigned_paths)
+                    new_calls[allowed_values] = _call_with_values(call, axes, allowed_values, assigned_paths)
                 break
         if len(new_calls) == _MAX_AROUND_CONSTANTS:
             break
@@ -512,9 +516,9 @@ def calls_around_constants(
 def calls_with_edge_numbers(
     calls: Sequence[CallSpec], variations: Variations, assigned_paths: Collection[Path]
 ) -> list[RepeatedCall]:
-    """Return the first call with zero and negative values of each number that varied."""
+    """Return variants of the first call with zero and negative values for the first numbers that varied."""
     return [
-        _with_values(calls[0], [number], (value,), assigned_paths)
+        _call_with_values(calls[0], [number], (value,), assigned_paths)
         for number in variations.numbers[:_MAX_EDGE_NUMBERS]
         for value in ((0, -1) if number.is_int else (0.0, -1.5))
         if value not in number.values
@@ -522,7 +526,7 @@ def calls_with_edge_numbers(
 
 
 def calls_with_other_kinds(call: CallSpec) -> list[RepeatedCall]:
-    """Return copies of a call: with different dtypes, and with zero-dimensional tensors."""
+    """Return variants of a call with different dtypes, and with zero-dimensional tensors."""
     calls: list[RepeatedCall] = []
     for description, is_floating, dtype, has_dimensions in _OTHER_KINDS:
         arguments: dict[Path, Any] = dict(call.arguments)
@@ -544,7 +548,7 @@ def calls_with_other_kinds(call: CallSpec) -> list[RepeatedCall]:
 
 
 def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None:
-    """Return values with sizes and integers as ints; ``None`` if one is not of the kind that the run used."""
+    """Return values with sizes and integers as ints; ``None`` if a value is not of the kind that the run used."""
     int_axes = [axis for axis in axes if not isinstance(axis, Number) or axis.is_int]
     if not all(float(value).is_integer() for axis, value in zip(axes, values, strict=True) if axis in int_axes):
         return None
@@ -569,7 +573,7 @@ def _is_allowed(axis: _Axis, value: float) -> bool:
     return all(used_value < 0 for used_value in axis.values) is (value < 0) or min(axis.values) < 0 < max(axis.values)
 
 
-def _with_values(
+def _call_with_values(
     call: CallSpec, axes: Sequence[_Axis], values: _Values, assigned_paths: Collection[Path]
 ) -> RepeatedCall:
     arguments: dict[Path, Any] = dict(call.arguments)

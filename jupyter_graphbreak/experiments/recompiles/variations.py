@@ -1,4 +1,4 @@
-"""Find the values that varied between the calls of an entry: sizes, numbers, and others."""
+"""Find the sizes, numbers and other values that varied between the calls of an entry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.call_specs import CallSpec, Spec
 
-#: At most this many pairs of arguments are compared.
+#: The maximum number of pairs of arguments to compare.
 _MAX_PAIRS = 500
 
 OtherKind = Literal["flag", "text", "none", "dtype", "requires_grad", "rank", "length", "kind"]
@@ -26,9 +26,9 @@ OtherKind = Literal["flag", "text", "none", "dtype", "requires_grad", "rank", "l
 
 @dataclass(frozen=True)
 class Size:
-    """A dimension of a tensor that varied, with its sizes in the order of the calls that have the tensor.
+    """A dimension of a tensor that varied, with its sizes in the order of the calls that received the tensor.
 
-    ``optional`` is the place that is ``None`` in the other calls: the tensor's, or its container's.
+    ``optional`` is the path that is ``None`` in the other calls: that of the tensor or of its container.
     """
 
     path: Path
@@ -45,8 +45,8 @@ class Number:
     """A Python number that varied, with its values in the order of the calls.
 
     ``container_type`` is the class of the tuple that contains the number, or of the list if the list is an argument;
-    ``length`` is its number of items. Such a tuple or list is replaced as a whole: a tuple cannot be changed, and a
-    list of the caller should not be.
+    ``length`` is the number of items in the tuple or list. Such a tuple or list is replaced as a whole: a tuple cannot
+    be changed, and a list of the caller should not be changed.
     ``is_fixed`` means that the number belongs to a partial, which cannot be changed either.
     """
 
@@ -63,7 +63,7 @@ class Number:
 
     @property
     def paths(self) -> list[Path]:
-        """The number's place, or the places of all items of a container that is replaced as a whole."""
+        """The path of the number, or the paths of all items of a container that is replaced as a whole."""
         if not self.is_replaced_as_a_whole:
             return [self.path]
         container = Path(self.path.root, self.path.steps[:-1])
@@ -71,7 +71,7 @@ class Number:
 
     @property
     def is_int(self) -> bool:
-        """Whether the number is an int."""
+        """Whether the number is an int in all calls."""
         return all(type(value) is int for value in self.values)
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class NumberList:
         return all(type(value) is int for content in self.contents for value in content)
 
     def contains(self, path: Path) -> bool:
-        """Return whether a place belongs to one of the numbers in the list."""
+        """Return whether a path is that of a number in the list."""
         return path.root == self.path.root and path.steps[:-1] == self.path.steps and path != self.path
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class NumberList:
 
 @dataclass(frozen=True)
 class OtherVariation:
-    """Something else that varied, with different values of it."""
+    """A variation of a different kind, such as a flag or a dtype, with its distinct values."""
 
     path: Path
     kind: OtherKind
@@ -152,38 +152,38 @@ class Variations:
     #: Caches of transformers that grow with each call.
     growing_caches: tuple[Path, ...] = ()
 
-    def named_in(self, guards: Iterable[str]) -> Variations:
-        """Return the variations that failed guards name."""
+    def mentioned_in(self, guards: Iterable[str]) -> Variations:
+        """Return the variations that failed guards mention."""
         texts = [plain_guard(guard) for guard in guards]
 
-        def is_named(variation: Size | Number | OtherVariation) -> bool:
+        def is_mentioned(variation: Size | Number | OtherVariation) -> bool:
             expression = str(variation)
             name = re.compile(rf"(?<![\w.\]]){re.escape(expression)}(?![\w\[])")
             return any(name.search(text) for text in texts)
 
-        def is_list_named(numbers: NumberList) -> bool:
+        def is_list_mentioned(numbers: NumberList) -> bool:
             name = re.compile(rf"(?<![\w.\]]){re.escape(str(numbers))}(?:\[\d+\])?(?![\w\[])")
             return any(name.search(text) for text in texts)
 
         return Variations(
-            tuple(filter(is_named, self.sizes)),
-            tuple(filter(is_named, self.numbers)),
-            tuple(filter(is_named, self.others)),
-            tuple(filter(is_list_named, self.lists)),
+            tuple(filter(is_mentioned, self.sizes)),
+            tuple(filter(is_mentioned, self.numbers)),
+            tuple(filter(is_mentioned, self.others)),
+            tuple(filter(is_list_mentioned, self.lists)),
         )
 
 
 def find_variations(calls: Sequence[CallSpec]) -> Variations:
     """Return the variations between calls."""
-    by_path: dict[Path, list[Spec]] = {}
+    specs_by_path: dict[Path, list[Spec]] = {}
     for call in calls:
         for path, spec in call.values.items():
-            by_path.setdefault(path, []).append(spec)
+            specs_by_path.setdefault(path, []).append(spec)
     sizes: list[Size] = []
     numbers: list[Number] = []
     others: list[OtherVariation] = []
-    optional_paths = {path for path, specs in by_path.items() if any(spec is None for spec in specs)}
-    for path, specs in by_path.items():
+    optional_paths = {path for path, specs in specs_by_path.items() if any(spec is None for spec in specs)}
+    for path, specs in specs_by_path.items():
         tensors = [spec for spec in specs if spec is not None]
         if tensors and all(isinstance(spec, TensorSpec) for spec in tensors):
             sizes += _varied_sizes(
@@ -193,18 +193,18 @@ def find_variations(calls: Sequence[CallSpec]) -> Variations:
             others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional_paths else []
         elif all(type(spec) in {int, float} for spec in specs):
             if len(set(specs)) > 1:
-                container_type, length = _replaced_container(path, by_path)
-                is_fixed = any(_is_partial(by_path.get(part, [None])[0]) for part in _paths_to(path))
+                container_type, length = _replaced_container(path, specs_by_path)
+                is_fixed = any(_is_partial(specs_by_path.get(part, [None])[0]) for part in _paths_to(path))
                 numbers.append(Number(path, tuple(specs), container_type, length, is_fixed))
         else:
             others += _other_variations(path, specs)
-    caches = (path for path, specs in by_path.items() if any(map(_is_growing_cache, specs)))
+    caches = (path for path, specs in specs_by_path.items() if any(map(_is_growing_cache, specs)))
     lists = tuple(_varied_lists(calls))
     return Variations(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
 
 
-def readings(calls: Sequence[CallSpec], variations: Variations) -> ReadExpressions:
-    """Return the texts of the expressions that read the values of the calls, by the kind of the values."""
+def read_expressions(calls: Sequence[CallSpec], variations: Variations) -> ReadExpressions:
+    """Return the expressions, as strings, that read the values of the calls, grouped by the kind of the values."""
     values = {path: spec for call in reversed(calls) for path, spec in call.values.items()}
     object_paths = {
         part for path, spec in values.items() if isinstance(spec, TensorSpec | OpaqueSpec) for part in _paths_to(path)
@@ -231,7 +231,7 @@ def _varied_lists(calls: Sequence[CallSpec]) -> Iterator[NumberList]:
 
 
 def _numbers_in(call: CallSpec, path: Path) -> tuple[float, ...] | None:
-    """Return the contents of a list or tuple of numbers; ``None`` for anything else."""
+    """Return the contents of a list or tuple that contains only numbers; ``None`` for any other value."""
     spec = call.arguments[path]
     if not isinstance(spec, ContainerSpec) or spec.class_ not in {list, tuple}:
         return None
@@ -241,27 +241,31 @@ def _numbers_in(call: CallSpec, path: Path) -> tuple[float, ...] | None:
 
 
 def _is_growing_cache(spec: Spec) -> bool:
-    """Return whether a value is a cache of transformers whose length is not fixed."""
+    """Return whether a value is a cache of the transformers library whose length is not fixed."""
     if not isinstance(spec, OpaqueSpec) or not spec.class_.__module__.startswith("transformers."):
         return False
     return "Cache" in spec.class_.__name__ and "Static" not in spec.class_.__name__
 
 
 def _varied_aliases(calls: Sequence[CallSpec]) -> Iterator[tuple[Path, Path]]:
-    """Yield the pairs of arguments that are the same tensor in some calls, and two tensors in others."""
-    by_call = [
+    """Yield the pairs of arguments that are the same tensor in some calls and two tensors in others."""
+    numbers_by_call = [
         {path: value.number for path, value in call.arguments.items() if isinstance(value, TensorSpec)}
         for call in calls
     ]
-    paths = [path for path in (by_call[0] if by_call else ()) if all(path in numbers for numbers in by_call)]
+    paths = [
+        path
+        for path in (numbers_by_call[0] if numbers_by_call else ())
+        if all(path in numbers for numbers in numbers_by_call)
+    ]
     for one, other in itertools.islice(itertools.combinations(paths, 2), _MAX_PAIRS):
-        if len({numbers[one] == numbers[other] for numbers in by_call}) > 1:
+        if len({numbers[one] == numbers[other] for numbers in numbers_by_call}) > 1:
             yield one, other
 
 
-def _replaced_container(path: Path, by_path: dict[Path, list[Spec]]) -> tuple[type | None, int]:
-    """Return the class and the length of the list or tuple to replace, if a number is in one."""
-    container = by_path.get(Path(path.root, path.steps[:-1]), [None])[0] if path.steps else None
+def _replaced_container(path: Path, specs_by_path: dict[Path, list[Spec]]) -> tuple[type | None, int]:
+    """Return the class and length of the list or tuple to replace along with a number in it, or ``None`` and 0."""
+    container = specs_by_path.get(Path(path.root, path.steps[:-1]), [None])[0] if path.steps else None
     if not isinstance(container, ContainerSpec):
         return None, 0
     is_replaced = container.class_ is tuple or (container.class_ is list and path.root.kind == "argument")
@@ -273,7 +277,7 @@ def _is_partial(spec: Spec) -> bool:
 
 
 def _paths_to(path: Path) -> Iterator[Path]:
-    """Yield the places that contain a place, the outermost first, and the place itself."""
+    """Yield the paths of the objects that contain the value at a path, the outermost first, and the path itself."""
     for count in range(len(path.steps) + 1):
         yield Path(path.root, path.steps[:count])
 

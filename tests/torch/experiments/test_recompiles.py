@@ -206,7 +206,7 @@ def test_a_mark_that_pytorch_refuses_for_a_size_in_the_code_is_not_proven() -> N
     report = try_on_calls(scale, [calling(lambda c, n: c(torch.randn(n, 2)), n) for n in (4, 6, 9)])
     verdicts = {remedy.kind: (remedy.verdict, remedy.reason) for remedy in report.remedies or [] if remedy.recompiles}
     assert verdicts["edit"] == ("works", None)
-    assert verdicts["mark"] == ("works on what ran", "PyTorch refuses the mark, on size 3 of x")
+    assert verdicts["mark"] == ("works on what ran", "PyTorch rejects the mark, on size 3 of x")
 
 
 def test_sizes_one_and_zero_need_an_unbacked_mark() -> None:

@@ -93,7 +93,7 @@ def test_a_break_in_code_compiled_earlier_is_neither_gone_nor_new() -> None:
         "since Cell In[1]: the same break; cannot compare 1 break: this run did not compile norm (PyTorch",
         "still had the code)",
         "    of what both runs compiled: breaks 1, graphs 1, compiling 2.00 s",
-        "    unknown norms.py:4 in norm   print(x)   Call of a builtin that Dynamo does not trace",
+        "    unknown norms.py:4 in norm   print(x)   Call to a builtin that Dynamo does not trace",
     ]
     reverse = one.diff(both)
     assert [(change.change, change.function, change.break_) for change in reverse.breaks] == [("unknown", "norm", "b1")]
@@ -191,9 +191,9 @@ def test_a_removed_break_is_gone_and_breaks_below_have_moved() -> None:
     assert changes.to_text().split("\n") == [
         "since Cell In[1]: 1 break gone, 2 moved",
         "    breaks 3 -> 2, graphs 4 -> 3",
-        "    gone  line 3 in f   print(x)   Call of a builtin that Dynamo does not trace",
+        "    gone  line 3 in f   print(x)   Call to a builtin that Dynamo does not trace",
         "    moved line 5 -> line 4 in f   y.sum() > 0   Branch on a tensor's value",
-        "    moved line 7 -> line 6 in f   print(y)   Call of a builtin that Dynamo does not trace",
+        "    moved line 7 -> line 6 in f   print(y)   Call to a builtin that Dynamo does not trace",
     ]
 
 

@@ -105,7 +105,7 @@ def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:
     assert print_cause.title == "`print`"
     assert "print after the call" in (print_cause.advice or "")
     general_cause = known_cause("GB0059", "Failed to trace builtin operator", "builtin setattr []")
-    assert general_cause.title == "Call of a builtin that Dynamo does not trace"
+    assert general_cause.title == "Call to a builtin that Dynamo does not trace"
     assert known_cause("GB0142", "Unsupported context manager", code="with self._lock:").title == "Lock"
     loop = known_cause("GB0008", "", "qualname: DataLoader.__iter__, name: __iter__, filename: `dataloader.py`", "rows")
     assert loop.title == known_cause("GB0008", "", code="enumerate(train_loader)").title == "Loop over a `DataLoader`"

@@ -7,14 +7,14 @@ import pytest
 from jupyter_graphbreak.knowledge.causes import all_advice
 from jupyter_graphbreak.knowledge.switches import (
     SWITCHES,
-    CodePlace,
+    CodeLocation,
     KnownSwitch,
     switch_with_code,
     switch_with_title,
     switches_for,
 )
 
-EINSUM = CodePlace("opt_einsum/sharing.py", "currently_sharing", "threading.get_ident()")
+EINSUM = CodeLocation("opt_einsum/sharing.py", "currently_sharing", "threading.get_ident()")
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.title)
@@ -30,11 +30,11 @@ def test_every_switch_was_measured_and_can_be_undone(switch: KnownSwitch) -> Non
 
 
 def test_the_switch_of_a_calling_library_applies_to_the_library_it_calls() -> None:
-    caller = CodePlace("tensorly/plugins.py", "cached_einsum", "expression(*args)")
-    (switch,) = switches_for(EINSUM, [CodePlace(None, "forward", "self.net(x)"), caller])
+    caller = CodeLocation("tensorly/plugins.py", "cached_einsum", "expression(*args)")
+    (switch,) = switches_for(EINSUM, [CodeLocation(None, "forward", "self.net(x)"), caller])
     assert switch.library == "tensorly"
-    assert list(switches_for(EINSUM, [CodePlace(None, "forward", "contract(x)")])) == []
+    assert list(switches_for(EINSUM, [CodeLocation(None, "forward", "contract(x)")])) == []
 
 
 def test_the_users_own_file_has_no_switch() -> None:
-    assert list(switches_for(CodePlace(None, "experts", "for expert in experts"), [])) == []
+    assert list(switches_for(CodeLocation(None, "experts", "for expert in experts"), [])) == []

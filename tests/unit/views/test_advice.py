@@ -1,4 +1,4 @@
-"""The advice about a break after trials of remedies."""
+"""The advice about a break takes into account which remedies were tried."""
 
 from __future__ import annotations
 
@@ -15,41 +15,45 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Owner
 
 BRANCH = Advice(
-    "take both sides with torch.where(condition, a, b); or torch.cond, unless a side has dropout", "graphbreak"
+    "compute both sides with torch.where(condition, a, b); or use torch.cond, unless a side has dropout", "graphbreak"
 )
 SHAPE = Advice(
     "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or keep it: torch.where(mask, x, 0).sum()",
     "graphbreak",
 )
-WHERE, COND = "Take both sides with torch.where", "Give both sides to torch.cond"
+WHERE, COND = "Take both sides with torch.where", "Pass both sides to torch.cond"
 
 
-def texts(
-    advice: Advice, tried: list[tuple[str, RemedyVerdict]], hints: list[str] | None = None, owner: Owner = "own"
+def advice_texts(
+    advice: Advice, trials: list[tuple[str, RemedyVerdict]], hints: list[str] | None = None, owner: Owner = "own"
 ) -> list[str]:
     place = Location("s1", 3, 3)
-    broken = Break("b1", "GB0170", "", place, "resumed", advice=[advice], hints=hints or [], owner=owner)
+    break_ = Break("b1", "GB0170", "", place, "resumed", advice=[advice], hints=hints or [], owner=owner)
     remedies = [
-        Remedy(f"r{number}", ["b1"], "branch", title, "edit", verdict) for number, (title, verdict) in enumerate(tried)
+        Remedy(f"r{number}", ["b1"], "branch", title, "edit", verdict) for number, (title, verdict) in enumerate(trials)
     ]
-    report = Report("ok", Device("cpu", "cpu"), breaks=[broken], remedies=remedies if tried else None)
-    return [advice.text for advice in advice_for_break(report, broken)]
+    report = Report("ok", Device("cpu", "cpu"), breaks=[break_], remedies=remedies if trials else None)
+    return [advice.text for advice in advice_for_break(report, break_)]
 
 
 def test_failed_techniques_are_left_out_and_named() -> None:
-    assert texts(BRANCH, []) == [BRANCH.text]
-    assert texts(BRANCH, [(WHERE, "another result")]) == [
-        "torch.cond, unless a side has dropout (torch.where was tried and did not work)"
+    assert advice_texts(BRANCH, []) == [BRANCH.text]
+    assert advice_texts(BRANCH, [(WHERE, "another result")]) == [
+        "use torch.cond, unless a side has dropout (torch.where was tried and did not work)"
     ]
-    assert texts(BRANCH, [(WHERE, "another result"), (COND, "fails")]) == [
+    assert advice_texts(BRANCH, [(WHERE, "another result"), (COND, "fails")]) == [
         "torch.where and torch.cond were tried and did not work: decide what has to change"
     ]
 
 
 def test_techniques_that_work_or_were_not_tried_remain() -> None:
-    assert texts(BRANCH, [(WHERE, "works"), (COND, "fails")])[0].startswith("take both sides with torch.where")
-    assert texts(BRANCH, [(WHERE, "not tried")]) == [BRANCH.text]
-    assert texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [BRANCH.text]  # a combination says nothing about its parts
+    assert advice_texts(BRANCH, [(WHERE, "works"), (COND, "fails")])[0].startswith(
+        "compute both sides with torch.where"
+    )
+    assert advice_texts(BRANCH, [(WHERE, "not tried")]) == [BRANCH.text]
+    assert advice_texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [
+        BRANCH.text
+    ]  # a combination says nothing about its parts
 
 
 def test_a_switch_that_failed_is_not_advised() -> None:
@@ -57,19 +61,19 @@ def test_a_switch_that_failed_is_not_advised() -> None:
     assert switch is not None
     place = Location("s1", 3, 3)
     advice = [Advice(switch.advice, "graphbreak"), Advice("compile a part", "graphbreak")]
-    broken = Break("b1", "GB0033", "", place, "resumed", advice=advice, owner="library")
-    for verdict, left in (("another result", advice[1:]), ("works but differs", advice)):
+    break_ = Break("b1", "GB0033", "", place, "resumed", advice=advice, owner="library")
+    for verdict, remaining in (("another result", advice[1:]), ("works but differs", advice)):
         remedy = Remedy("r1", ["b1"], "switch", switch.title, "switch", verdict)  # type: ignore[arg-type]
-        report = Report("ok", Device("cpu", "cpu"), breaks=[broken], remedies=[remedy])
-        assert advice_for_break(report, broken) == left
+        report = Report("ok", Device("cpu", "cpu"), breaks=[break_], remedies=[remedy])
+        assert advice_for_break(report, break_) == remaining
 
 
-def test_hints_follow_what_remains() -> None:
-    assert texts(SHAPE, [(WHERE, "fails")], ["Use `torch.cond`"]) == [
+def test_hints_follow_the_remaining_advice() -> None:
+    assert advice_texts(SHAPE, [(WHERE, "fails")], ["Use `torch.cond`"]) == [
         "set torch._dynamo.config.capture_dynamic_output_shape_ops = True (torch.where was tried and did not work)",
         "Use `torch.cond`",
     ]
 
 
-def test_hints_are_for_the_owner_of_the_line() -> None:
-    assert texts(Advice("compile a part"), [], ["Remove the call"], "library") == ["compile a part"]
+def test_hints_about_library_code_are_left_out() -> None:
+    assert advice_texts(Advice("compile a part"), [], ["Remove the call"], "library") == ["compile a part"]

@@ -1,4 +1,4 @@
-"""The sentences about cost and checks claim nothing that was not measured."""
+"""The sentences about cost and checks claim only results that were measured."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def entry_of(report: Report) -> EntryCost:
 
 
 def with_entry(report: Report, **fields: object) -> Report:
-    """Return a report with some fields of its entry replaced, by default without findings on regions and kernels."""
+    """Return a report whose entry has different fields, and by default no findings about regions and kernels."""
     assert report.cost is not None
     changed = {"regions": None, "unfused": []} | fields
     return replace(report, cost=replace(report.cost, entries=[replace(entry_of(report), **changed)]))
 
 
-def test_cost_verdicts() -> None:
+def test_the_verdict_compares_a_call_with_eager_and_with_fixed_breaks() -> None:
     assert cost_verdicts(cost()) == [
         "compiled, a call is 1.1 times slower than eager (4.21 ms against 3.71 ms); without break 1: 1.2 times faster "
         "than eager (3.03 ms); without break 2: no measurable effect; without breaks 1 and 2: 1.4 times faster than "
@@ -81,14 +81,14 @@ def test_overlapping_spreads_have_no_ratio() -> None:
     ]
 
 
-def test_a_small_difference_is_in_per_cent_and_large_ratios_are_round() -> None:
+def test_small_differences_are_percentages_and_large_ratios_are_rounded() -> None:
     for median, words in ((3890, "5% slower"), (37050, "10 times slower"), (1000, "3.7 times faster")):
         compiled = Spread(median, median - 1, median + 1, 9)
         report = with_entry(cost(), compiled=compiled, eager=Spread(3705, 3704, 3706, 9), remedied=[], parts=[])
         assert cost_verdicts(report)[0].startswith(f"compiled, a call is {words} than eager")
 
 
-def test_guards_are_named_if_they_take_a_large_part() -> None:
+def test_guards_are_mentioned_if_they_take_much_of_the_time() -> None:
     guards = CostPart("guards", Spread(19, 18, 20, 9))
     report = with_entry(
         cost(), compiled=Spread(34, 33, 35, 9), eager=Spread(11, 10, 12, 9), remedied=[], parts=[guards]
@@ -114,7 +114,7 @@ def test_an_unsettled_entry_has_no_figures() -> None:
     assert 'class="gb-bars"' not in render_html(report)
 
 
-def test_several_entries_are_named() -> None:
+def test_sentences_about_several_entries_begin_with_their_names() -> None:
     report = cost()
     other = replace(entry_of(report), function="norm", remedied=[], coverage=Coverage(0, 3, 0.0), break_even_calls=7)
     both = replace(report, cost=Cost("cpu", "eager", [entry_of(report), other]))
@@ -125,7 +125,7 @@ def test_several_entries_are_named() -> None:
     ]
 
 
-def test_the_work_of_a_call_on_a_cuda_device_is_named() -> None:
+def test_the_device_work_of_a_call_is_reported() -> None:
     eager, graphs = DeviceWork(48, 0, 3, 5 * 2**20), DeviceWork(0, 1, 1, 1536)
     (sentence,) = coverage_sentences(with_entry(cost(), eager_device_work=eager, device_work=graphs))
     assert sentence.endswith(
@@ -147,7 +147,7 @@ def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> N
     assert break_time_text(two_breaks(), first) == ""
 
 
-def test_pieces_are_in_order_and_their_shares_add_up() -> None:
+def test_the_parts_of_a_call_are_in_order_and_their_shares_add_up() -> None:
     report = cost()
     call_pieces = pieces(report, entry_of(report))
     assert [piece.name for piece in call_pieces] == [
@@ -164,7 +164,7 @@ def test_times_have_a_suitable_unit(us: float, sentence: str) -> None:
     assert time_text(us) == sentence
 
 
-def test_check_sentences() -> None:
+def test_a_check_says_whether_the_result_is_right() -> None:
     report = checks()
     right, wrong = report.check or []
     all_right = "right: norm compiled with inductor gives the same values and gradients as eager"
@@ -200,7 +200,7 @@ def test_text_and_markup_contain_the_sentences_at_the_top() -> None:
     assert "wrong: step" in render_text(checks())
 
 
-def test_bars_are_as_wide_as_their_time() -> None:
+def test_the_width_of_a_bar_is_its_share_of_the_time() -> None:
     html = render_html(cost()).partition('class="gb-times"')[2]
     shares = [float(share) for share in re.findall(r'style="flex-grow:([\d.]+)"', html)]
     assert len(shares) == len(entry_of(cost()).parts)
@@ -239,7 +239,7 @@ def layers(times: int) -> Graph:
     return Graph("A", "graph", "0/0", [op(3, "embed"), *block * times, op(5, "head")])
 
 
-def test_a_repeated_block_is_named_if_compiling_it_alone_saves_much() -> None:
+def test_a_repeated_block_is_mentioned_if_compiling_it_alone_saves_much() -> None:
     frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
     report = replace(with_entry(cost()), frames=frames)
     (sentence,) = [
@@ -252,7 +252,7 @@ def test_a_repeated_block_is_named_if_compiling_it_alone_saves_much() -> None:
         "block alone may save 77% of the graph's compile time"
     )
     assert "repeats" not in startup_sentence(replace(report, graphs=[layers(2)]))
-    measured = replace(cost(), frames=frames, graphs=[layers(6)])  # a finding says what it saves
+    measured = replace(cost(), frames=frames, graphs=[layers(6)])  # a finding states the measured savings instead
     assert "repeats" not in startup_sentence(measured)
     assert largest_repeated_block(layers(1)) is None
 
@@ -276,8 +276,10 @@ def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:
         assert coverage_sentences(changed)[0] in render_html(changed)
         return coverage_sentences(changed)[0]
 
-    twice = 2 * entry.compiled.median_us
-    assert f"processor time: {time_text(twice)} a call, {time_text(eager.median_us)} eagerly" in sentence(twice)
+    twice_the_time = 2 * entry.compiled.median_us
+    assert f"processor time: {time_text(twice_the_time)} a call, {time_text(eager.median_us)} eagerly" in sentence(
+        twice_the_time
+    )
     assert "processor time" not in sentence(1.1 * entry.compiled.median_us)
     assert "processor time" not in coverage_sentences(report)[0]
 
@@ -336,10 +338,10 @@ def test_memory_that_stays_after_each_call_comes_first() -> None:
     )
     assert sentence(MemoryGrowth(6, 4096)) == "each of 6 calls keeps 4.0 KiB"
     assert sentence(MemoryGrowth(6, 4096, 0)) == "each of 6 calls keeps 4.0 KiB, and an eager call keeps nothing"
-    assert sentence(MemoryGrowth(6, 1000)).startswith("a call needs")  # too little
+    assert sentence(MemoryGrowth(6, 1000)).startswith("a call needs")  # too little to report
 
 
-def test_changes_that_save_memory_are_named() -> None:
+def test_changes_that_save_memory_are_listed() -> None:
     mib = 1 << 20
     changes = [
         MemoryChange(
@@ -361,7 +363,7 @@ def test_changes_that_save_memory_are_named() -> None:
     ]
 
 
-def test_objects_with_expensive_guards_are_named() -> None:
+def test_objects_with_expensive_guards_are_listed() -> None:
     def sentences(*guards: GuardCost) -> list[str]:
         report = with_entry(cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=list(guards), ops=None)
         return [finding.sentence for finding in cost_findings(report)]
@@ -404,7 +406,7 @@ def test_alternatives_are_compared_by_their_ratio() -> None:
     )
 
 
-def test_operations_that_are_slower_compiled_are_named() -> None:
+def test_operations_that_are_slower_compiled_are_listed() -> None:
     line = Location("s1", 12, 12, function="step")
     slow = OpCost("A", "torch.erfinv", line, Spread(295, 290, 300, 9), Spread(3140, 3100, 3200, 9))
     other = OpCost("A", "torch._C._nn.pad", None, Spread(100, 99, 101, 9), Spread(310, 300, 320, 9))
@@ -415,7 +417,7 @@ def test_operations_that_are_slower_compiled_are_named() -> None:
     ]
 
 
-def test_kernels_that_are_not_fused_are_named_with_the_reason() -> None:
+def test_kernels_that_are_not_fused_are_listed_with_the_reason() -> None:
     first, second = (Location("s1", line, line, function="step") for line in (12, 15))
     pairs = [
         UnfusedKernels("A", "reduction", 5 << 20, first=first, second=second),
@@ -433,7 +435,7 @@ def test_kernels_that_are_not_fused_are_named_with_the_reason() -> None:
     ]
 
 
-def test_the_way_to_compile_blocks_that_starts_fastest_is_named_first() -> None:
+def test_the_way_to_compile_blocks_that_starts_fastest_comes_first() -> None:
     line = Location("s1", 12, 12, function="step")
     ways = [
         CompiledWay("whole", 19.3, 1, 1, time_ratio=1.0),
@@ -503,7 +505,7 @@ def test_a_second_start_is_compared_with_the_first() -> None:
     assert startup_findings(replace(cost(), startup=Startup(0.9, 0.1, [GraphStartup("A", 0.1, 0.0, "hit")]))) == []
 
 
-def test_findings_come_before_the_coverage_with_their_line() -> None:
+def test_findings_have_a_line_and_come_before_the_coverage() -> None:
     (section,) = [section for section in build_rows(cost()).sections if section.id == "cost"]
     labels = [row.label for row in section.rows]
     (row,) = [row for row in section.rows if "more memory than eager" in row.label]

@@ -1,4 +1,4 @@
-"""Functions that were not run again because of their side effects, in every view and in a redacted report."""
+"""The sentence about functions that were not run again because of side effects, also in redacted reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Effect, Report
-from jupyter_graphbreak.results import Report as Shown
+from jupyter_graphbreak.results import Report as ReportWithViews
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from tests.support.sample_reports import two_breaks
 
@@ -15,30 +15,30 @@ def with_effects(*effects: Effect) -> Report:
     return replace(two_breaks(), effects=list(effects))
 
 
-def writing() -> Effect:
+def file_effect() -> Effect:
     source = two_breaks().sources[0]
     return Effect("file", "writes to the file /home/u/secret.csv", Location(source.id, 11, 11, function="step"))
 
 
 def test_one_sentence_names_the_function_that_was_not_run_again_and_why() -> None:
-    assert not_run_again_sentence(with_effects(writing())) == (
+    assert not_run_again_sentence(with_effects(file_effect())) == (
         "Nothing was run again, because that would repeat side effects: "
         "line 11 in step writes to the file /home/u/secret.csv."
     )
-    many = [replace(writing(), what=f"deletes the file {number}") for number in range(6)]
+    many = [replace(file_effect(), what=f"deletes the file {number}") for number in range(6)]
     assert not_run_again_sentence(with_effects(*many)).endswith("deletes the file 3; and 2 other effects.")
     assert not_run_again_sentence(two_breaks()) == ""
 
 
 def test_text_html_and_json_contain_the_sentence() -> None:
-    report = Shown.of(with_effects(writing()))
+    report = ReportWithViews.of(with_effects(file_effect()))
     assert "Nothing was run again" in report.to_text()
     assert "Nothing was run again" in report.to_html()
-    assert Report.from_json(report.to_json()).effects == [writing()]
+    assert Report.from_json(report.to_json()).effects == [file_effect()]
 
 
 def test_a_redacted_report_keeps_only_the_kind_and_the_line() -> None:
-    redacted = Shown.of(with_effects(writing())).redacted()
+    redacted = ReportWithViews.of(with_effects(file_effect())).redacted()
     assert redacted.effects is not None
     [effect] = redacted.effects
     assert (effect.kind, effect.what) == ("file", "uses a file")

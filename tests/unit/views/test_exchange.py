@@ -16,7 +16,7 @@ from tests.support.sample_reports import hostile, remedies
 SCHEMA = json.loads((Path(__file__).parents[2] / "cli" / "sarif-reduced.schema.json").read_text())
 
 
-def test_markdown_folds_the_changes_that_work() -> None:
+def test_markdown_folds_working_changes() -> None:
     text = render_markdown([remedies()])
     assert "<details><summary>break 1: Take both sides with &#96;torch.where&#96;: works: values, gradients" in text
     assert "\n```diff\nlines 14 to 15\n-        if score > 3:\n" in text

@@ -1,4 +1,4 @@
-"""Hostile reports: every view is fast and small, says what it leaves out, and does not raise."""
+"""Every view of a hostile report is fast and small, says what it leaves out, and does not raise."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Data = dict[str, Any]
-#: The breaks on one line, more than any view shows.
+#: The number of breaks on one line: more than any view shows.
 BREAKS = MAX_PARTS + 500
-#: Processor time, so a busy machine does not matter; each shape takes a few seconds at most.
+#: The limit for processor time, which other programs do not affect; each shape takes a few seconds at most.
 MAX_SECONDS = 60
 LIST_NAMES = ("sources", "frames", "graphs", "breaks", "resumes", "skipped", "scopes", "recompiles", "diagnostics")
 
 
-def everything(report: PlainReport) -> dict[str, str]:
+def all_formats(report: PlainReport) -> dict[str, str]:
     """Render a report in every format."""
     shown = Report.of(report)
     job = Job.of(build_job([Process("p1", 0, 1, None, report), Process("p2", 1, 2, None, report)]))
@@ -63,18 +63,18 @@ def everything(report: PlainReport) -> dict[str, str]:
     }
 
 
-def two() -> Data:
+def sample_data() -> Data:
     return two_breaks().to_dict()
 
 
 def breaks_on_one_line() -> Data:
-    data = two()
+    data = sample_data()
     data["breaks"] = [data["breaks"][0] | {"id": f"b{index}"} for index in range(BREAKS)]
     return data | {"order": []}
 
 
-def sources() -> Data:
-    data = two()
+def many_sources() -> Data:
+    data = sample_data()
     segments = [{"first_line": 1, "text": "def f(x):\n    return x\n" * 7}]
     more = ({"id": f"x{index}", "name": f"Cell In[{index}]", "kind": "cell", "segments": segments}
             for index in range(20_000))  # fmt: skip
@@ -84,7 +84,7 @@ def sources() -> Data:
 
 def long_lists() -> Data:
     """Fill every list of a report with entries that refer to many entries of every other list."""
-    data = two()
+    data = sample_data()
     other: Data = {
         "recompiles": {"frame": "0/1", "of": "0/0", "function": "f", "location": None},
         "diagnostics": {"level": "info", "message": "x"},
@@ -98,8 +98,8 @@ def long_lists() -> Data:
     return data
 
 
-def cycles() -> Data:
-    data = two()
+def cyclic_references() -> Data:
+    data = sample_data()
     data["scopes"] = [data["scopes"][0] | {"id": f"c{index}", "parent": f"c{(index + 1) % 3_000}"}
                       for index in range(3_000)]  # fmt: skip
     data["frames"] = [data["frames"][0] | {"id": f"{index}/0", "caller": f"{(index + 1) % 3_000}/0", "breaks": ["b1"],
@@ -111,7 +111,7 @@ def cycles() -> Data:
 
 
 def deep_calls() -> Data:
-    data = two()
+    data = sample_data()
     data["frames"] = [data["frames"][0] | {"id": f"{index}/0", "caller": f"{index - 1}/0"} for index in range(4_000)]
     place = data["breaks"][0]["location"]
     stacks = [[place | {"line": line} for line in range(1, depth)] for depth in range(2, 400)]
@@ -120,8 +120,8 @@ def deep_calls() -> Data:
     return data
 
 
-def wide_places() -> Data:
-    data = two()
+def wide_locations() -> Data:
+    data = sample_data()
     for name in ("breaks", "scopes", "skipped"):
         first = data[name][0]
         place = first["location"] | {"line": 1, "end_line": 2**62, "column": -3, "end_column": 2**62}
@@ -130,7 +130,7 @@ def wide_places() -> Data:
     return data
 
 
-def long_texts() -> Data:
+def long_strings() -> Data:
     data: Data = json.loads(FOLDER.joinpath("remedies.json").read_text(encoding="utf-8"))
     text = "`x" * 150_000 + "\n" * 5_000 + "' a mismatch at index 0. expected " * 5_000
     for break_ in data["breaks"]:
@@ -157,13 +157,22 @@ def many_remedies() -> Data:
 
 
 def similar_lines() -> Data:
-    data = two()
+    data = sample_data()
     data["sources"][0]["segments"] = [{"first_line": 1, "text": "\n".join(f"x{index % 3}" for index in range(9_000))}]
     return data
 
 
-QUICK = (cycles,)
-SLOW = (breaks_on_one_line, long_texts, similar_lines, sources, long_lists, deep_calls, wide_places, many_remedies)
+QUICK = (cyclic_references,)
+SLOW = (
+    breaks_on_one_line,
+    long_strings,
+    similar_lines,
+    many_sources,
+    long_lists,
+    deep_calls,
+    wide_locations,
+    many_remedies,
+)
 SHAPES = [*QUICK, *(pytest.param(shape, marks=pytest.mark.exhaustive) for shape in SLOW)]
 #: The maximum size of any format; the complete page is the largest.
 MAX_CHARACTERS = {"text": 400_000, "repr": 2_000, "html": 8_000_000, "markdown": 400_000, "job": 200_000}
@@ -173,10 +182,10 @@ MAX_CHARACTERS = {"text": 400_000, "repr": 2_000, "html": 8_000_000, "markdown":
 def test_views_of_a_huge_report_are_fast_and_small(shape: Callable[[], Data]) -> None:
     report = PlainReport.from_dict(shape())
     start = time.process_time()
-    forms = everything(report)
+    outputs = all_formats(report)
     assert time.process_time() - start < MAX_SECONDS
-    for name, most in MAX_CHARACTERS.items():
-        assert len(forms[name]) < most, name
+    for name, maximum in MAX_CHARACTERS.items():
+        assert len(outputs[name]) < maximum, name
 
 
 def test_notes_say_what_is_left_out() -> None:
@@ -190,7 +199,7 @@ def test_notes_say_what_is_left_out() -> None:
     assert headline(judge(Baseline(), [report])).startswith(f"gate failed: {BREAKS} new breaks")
 
 
-def test_the_breaks_first_in_reading_order_are_shown() -> None:
+def test_the_breaks_that_come_first_in_the_order_are_shown() -> None:
     data = breaks_on_one_line()
     data["order"] = [break_["id"] for break_ in reversed(data["breaks"])]
     numbers = break_numbers(shown_part(PlainReport.from_dict(data)))
@@ -199,47 +208,47 @@ def test_the_breaks_first_in_reading_order_are_shown() -> None:
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_an_ordinary_report_is_shown_unchanged(name: str) -> None:
+def test_an_ordinary_report_is_shown_whole(name: str) -> None:
     report = PlainReport.from_json((FOLDER / f"{name}.json").read_bytes())
     assert shown_part(report) is report
 
 
-def test_a_report_is_garbage_collected_without_references() -> None:
+def test_no_cache_keeps_a_report_alive() -> None:
     report = PlainReport.from_dict(breaks_on_one_line())
     shown_part(report)
-    known = weakref.ref(report)
+    reference = weakref.ref(report)
     del report
     gc.collect()
-    assert known() is None
+    assert reference() is None
 
 
-WRONG_NUMBERS = (-1, 0, 2**31, 2**62, -(2**62), 10**30)
-WRONG_FLOATS = (-1.0, 0.0, 1e300, -1e300)
-WRONG_TEXTS = (
+BAD_INTS = (-1, 0, 2**31, 2**62, -(2**62), 10**30)
+BAD_FLOATS = (-1.0, 0.0, 1e300, -1e300)
+BAD_STRINGS = (
     "", "\x00", "\x1b[2J\x1b]0;owned\x07", "\u202egnp.exe", "\u2066x", "\r", "\n", "</script><script>", "{{ 7 * 7 }}",
     "`", "|", "]]>", "b1", "0/0", "a" * 3_000, "\udfff", "__class__", "%s{0}", "\u2028", "=cmd", "https://example.org/",
 )  # fmt: skip
 
 
-def corrupted(value: Any, chance: random.Random, share: float) -> Any:
-    """Replace some values in a part of a report by others that fit the schema, or nearly."""
+def corrupt(value: Any, rng: random.Random, share: float) -> Any:
+    """Return a part of a report in which some values are replaced by hostile ones of the same type."""
     if isinstance(value, dict):
-        return {key: corrupted(inner, chance, share) for key, inner in value.items()}
+        return {key: corrupt(inner, rng, share) for key, inner in value.items()}
     if isinstance(value, list):
-        items = [corrupted(inner, chance, share) for inner in value]
-        if items and chance.random() < share:
-            items = chance.choice([[], items[:1] * 60, [*items, *items], items[::-1], items[1:]])
+        items = [corrupt(inner, rng, share) for inner in value]
+        if items and rng.random() < share:
+            items = rng.choice([[], items[:1] * 60, [*items, *items], items[::-1], items[1:]])
         return items
-    if chance.random() >= share or value is None or isinstance(value, bool):
+    if rng.random() >= share or value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return chance.choice(WRONG_NUMBERS)
+        return rng.choice(BAD_INTS)
     if isinstance(value, float):
-        return chance.choice(WRONG_FLOATS)
-    return chance.choice(WRONG_TEXTS)
+        return rng.choice(BAD_FLOATS)
+    return rng.choice(BAD_STRINGS)
 
 
-def nested(depth: int) -> Any:
+def nested_list(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):
         value = [value]
@@ -250,26 +259,26 @@ def nested(depth: int) -> Any:
 @pytest.mark.parametrize("name", SAVED)
 def test_no_view_of_a_corrupted_report_raises(name: str, reports: int) -> None:
     data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    read = 0
+    readable_reports = 0
     for seed in range(25):
-        if read == reports:
+        if readable_reports == reports:
             break
-        chance = random.Random(f"{name} {seed}")  # noqa: S311 - the same reports in every run
-        changed = corrupted(data, chance, chance.choice((0.01, 0.05, 0.3)))
-        changed["schema_version"], changed["config"] = "1.1", {"x": nested(chance.randrange(400)), "\x1b": "\x1b"}
+        rng = random.Random(f"{name} {seed}")  # noqa: S311 - a fixed seed makes the same reports in every run
+        changed = corrupt(data, rng, rng.choice((0.01, 0.05, 0.3)))
+        changed["schema_version"], changed["config"] = "1.1", {"x": nested_list(rng.randrange(400)), "\x1b": "\x1b"}
         for field in ("status", "kind", "role", "outcome"):  # fields with a fixed set of values
             changed = with_original_field(changed, data, field)
         try:
             report = PlainReport.from_dict(changed)
         except msgspec.ValidationError:
             continue
-        read += 1
-        forms = everything(report)
-        json.loads(forms["sarif"])
-        read_baseline(forms["baseline"])
-        for form in ("text", "job", "repr", "changes"):
-            assert not control_characters(forms[form]), form
-    assert read >= 3
+        readable_reports += 1
+        outputs = all_formats(report)
+        json.loads(outputs["sarif"])
+        read_baseline(outputs["baseline"])
+        for format_name in ("text", "job", "repr", "changes"):
+            assert not control_characters(outputs[format_name]), format_name
+    assert readable_reports >= 3
 
 
 def with_original_field(value: Any, original: Any, field: str) -> Any:

@@ -1,4 +1,4 @@
-"""The report as markup: its content and order, and that foreign text never becomes markup."""
+"""A report as HTML: its content and order, and text from outside that never becomes markup."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from tests.support.sample_reports import (
     two_breaks,
 )  # fmt: skip
 
-VOID = {"br"}
-#: Elements that our markup consists of; any other element would be injected.
-KNOWN = {
+VOID_TAGS = {"br"}
+#: The elements that our markup uses; any other element has been injected.
+ALLOWED_TAGS = {
     *("div", "style", "header", "footer", "section", "p", "b", "i", "em", "strong", "small", "span", "br", "a", "h3"),
     *("h5", "ol", "ul", "li", "pre", "code", "mark", "details", "summary", "dl", "dt", "dd", "table", "thead", "tbody"),
     *("tr", "th", "td"),
 }
 
 
-class Markup(HTMLParser):
-    """Parses markup as sanitised by JupyterLab: elements and text, without style, ids or data."""
+class ParsedHtml(HTMLParser):
+    """Collects the elements, ids, links and visible text of HTML."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Markup(HTMLParser):
         assert not any(name.startswith("on") for name in attributes)
         self.ids += [attributes["id"] or ""] if "id" in attributes else []
         self.links += [attributes["href"] or ""] if "href" in attributes else []
-        if tag not in VOID:
+        if tag not in VOID_TAGS:
             self.open.append(tag)
         else:
             self.text += " "
@@ -87,9 +87,9 @@ def test_the_saved_reports_are_current(name: str) -> None:
 @pytest.mark.parametrize("name", SAVED)
 def test_the_markup_is_well_formed_and_every_link_has_a_target(name: str) -> None:
     html = render_html(SAVED[name]())
-    markup = Markup(html)
+    markup = ParsedHtml(html)
     assert markup.open == []
-    assert markup.tags <= KNOWN
+    assert markup.tags <= ALLOWED_TAGS
     assert len(markup.ids) == len(set(markup.ids))
     for link in markup.links:
         assert link.startswith("https://") or link.removeprefix("#") in markup.ids
@@ -98,9 +98,9 @@ def test_the_markup_is_well_formed_and_every_link_has_a_target(name: str) -> Non
 @pytest.mark.parametrize("with_data", [False, True])
 def test_a_job_is_well_formed_and_reports_are_not_nested(with_data: bool) -> None:
     html = render_job_html(job(), with_data=with_data)
-    markup = Markup(html)
+    markup = ParsedHtml(html)
     assert markup.open == []
-    assert markup.tags <= KNOWN | ({"script"} if with_data else set())
+    assert markup.tags <= ALLOWED_TAGS | ({"script"} if with_data else set())
     assert not {"header", "footer"} & markup.tags
     assert html.count('data-graphbreak="data"') == (3 if with_data else 0)
     first, *reports = html.split('<div class="graphbreak')[1:]
@@ -109,16 +109,16 @@ def test_a_job_is_well_formed_and_reports_are_not_nested(with_data: bool) -> Non
 
 
 def test_the_output_of_a_job_contains_the_rest_of_its_reports() -> None:
-    shown = big(breaks=60, ops=900)
-    several = msgspec.structs.replace(job(), processes=[Process("p1", None, 1, None, shown)] * 10)
-    packed = several._repr_mimebundle_()[REST_TYPE]["processes"]
-    assert len(packed) == 8  # further processes have only a summary
-    data = json.loads(gzip.decompress(base64.b64decode(packed[1]["gzip"])))
-    assert data == {"text": shown.to_text(), "rest": render_rest(shown)}
+    large_report = big(breaks=60, ops=900)
+    several = msgspec.structs.replace(job(), processes=[Process("p1", None, 1, None, large_report)] * 10)
+    compressed_reports = several._repr_mimebundle_()[REST_TYPE]["processes"]
+    assert len(compressed_reports) == 8  # further processes have only a summary
+    data = json.loads(gzip.decompress(base64.b64decode(compressed_reports[1]["gzip"])))
+    assert data == {"text": large_report.to_text(), "rest": render_rest(large_report)}
     assert data["rest"]
 
 
-def test_a_function_that_runs_eagerly_twice_is_named_once() -> None:
+def test_a_function_that_runs_eagerly_twice_is_listed_once() -> None:
     report = two_breaks()
     (skipped,) = report.skipped
     breaks = [replace(break_, skipped=["k1", "k2"]) if break_.skipped else break_ for break_ in report.breaks]
@@ -135,8 +135,8 @@ def test_a_run_without_graphs_is_not_called_good() -> None:
     assert "gb-good" in render_html(no_breaks()).partition("</style>")[2]
 
 
-def test_the_content_is_in_reading_order() -> None:
-    text = Markup(render_html(two_breaks())).text
+def test_the_content_has_reading_order() -> None:
+    text = ParsedHtml(render_html(two_breaks())).text
     expected = [
         "2 breaks. Fix break 1 first: it adds 1 graph.",
         "Cell In[7], step: 4 graphs, 9 ops | cuda:0 NVIDIA H100",
@@ -180,32 +180,32 @@ def test_the_content_is_in_reading_order() -> None:
         "Resume functions 4",
         "torch 2.13.0, Python 3.11.7, nested_graph_breaks=False",
     ]
-    at = 0
+    position = 0
     for part in expected:
-        assert part in text[at:], part
-        at = text.index(part, at)
+        assert part in text[position:], part
+        position = text.index(part, position)
 
 
 def test_source_columns_are_aligned_without_a_style_sheet() -> None:
-    lines = Markup(render_html(two_breaks())).text.split("\n")
+    lines = ParsedHtml(render_html(two_breaks())).text.split("\n")
     def_line = next(line for line in lines if "def step(x, w):" in line)
     body_line = next(line for line in lines if "y = x @ w" in line)
-    cut_line = next(line for line in lines if "if score > 3:" in line)
+    break_line = next(line for line in lines if "if score > 3:" in line)
     column = def_line.index("def")
     assert body_line.index("y =") == column + 4
-    assert cut_line.index("if") == column + 8
-    carets = lines[lines.index(cut_line) + 1]
-    assert carets.index("^^^^^^^^^ ✂1") == cut_line.index("score")
+    assert break_line.index("if") == column + 8
+    caret_line = lines[lines.index(break_line) + 1]
+    assert caret_line.index("^^^^^^^^^ ✂1") == break_line.index("score")
 
 
 def test_a_run_without_breaks_says_so() -> None:
-    text = Markup(render_html(no_breaks())).text
+    text = ParsedHtml(render_html(no_breaks())).text
     assert "No breaks: one graph.\nCell In[1], f: 1 graph, 2 ops | cpu" in text
     assert "ran on cpu: there is no CUDA device" in text
 
 
 def test_a_failed_run_shows_the_error_and_what_was_not_compiled() -> None:
-    text = Markup(render_html(failed())).text
+    text = ParsedHtml(render_html(failed())).text
     assert "Unsupported at line 5 in f, ✂1: Call to torch._dynamo.graph_break()" in text
     assert "cuda was requested; ran on cpu: the variable model lives on the CPU" in text
     assert "Warning: g was compiled by an earlier run" in text
@@ -215,15 +215,15 @@ def test_a_failed_run_shows_the_error_and_what_was_not_compiled() -> None:
     assert "Do: a tensor instead of a number: n = torch.tensor(1)" in text
 
 
-def test_numbers_that_were_not_measured_are_not_shown() -> None:
+def test_times_that_were_not_measured_are_not_shown() -> None:
     report = msgspec.structs.replace(two_breaks(), timing=type(two_breaks().timing)())
-    assert "compiling" not in Markup(render_html(report)).text.partition("Cell In[7]")[2].partition("A 4 ops")[0]
+    assert "compiling" not in ParsedHtml(render_html(report)).text.partition("Cell In[7]")[2].partition("A 4 ops")[0]
 
 
 def test_hostile_text_is_never_markup() -> None:
     html = render_html(hostile())
-    markup = Markup(html)
-    assert markup.tags <= KNOWN
+    markup = ParsedHtml(html)
+    assert markup.tags <= ALLOWED_TAGS
     assert HOSTILE in markup.text
     assert "{{7*7}}" in markup.text
     assert not any(link.startswith("javascript:") for link in markup.links)
@@ -239,7 +239,7 @@ def test_a_large_report_shows_the_beginning_of_each_list_and_counts_the_rest() -
     report = big()
     html = render_html(report)
     assert len(html) < 1_000_000
-    text = Markup(html).text
+    text = ParsedHtml(html).text
     assert "and 990 more places" in text
     assert "and 990 more graphs" in text
     assert "and 960 more rows" in text
@@ -247,13 +247,13 @@ def test_a_large_report_shows_the_beginning_of_each_list_and_counts_the_rest() -
     rest = render_rest(report)
     assert len(rest["places-0"]) == 990
     assert "layer_999" in rest["places-0"][-1]
-    assert Markup(rest["l0"][-1]).text.rstrip("\n").endswith("and 994 more")
+    assert ParsedHtml(rest["l0"][-1]).text.rstrip("\n").endswith("and 994 more")
     assert len(rest["frames"]) == 960
 
 
 def test_all_ops_of_a_graph_are_in_the_rest() -> None:
     report = big(breaks=1, ops=500)
-    assert "and 495 more ops" in Markup(render_html(report)).text
+    assert "and 495 more ops" in ParsedHtml(render_html(report)).text
     rest = render_rest(report)
     assert "graphs" not in rest
     assert len(rest["ops-0"]) == 495
@@ -273,7 +273,7 @@ def test_long_functions_are_folded_away_from_breaks() -> None:
         text=source.segments[0].text.replace("    return x", "    x = x + 1\n" * 60 + "    return x"),
     )
     report = msgspec.structs.replace(report, sources=[msgspec.structs.replace(source, segments=[longer])])
-    text = Markup(render_html(report)).text
+    text = ParsedHtml(render_html(report)).text
     assert re.search(r"lines \d+ to \d+", text)
 
 
@@ -284,7 +284,7 @@ def test_stacks_with_the_same_beginning_share_a_branch() -> None:
     assert [child.places for child in root.children] == [[c], [d]]
 
 
-def test_a_deep_recursion_makes_no_deep_tree() -> None:
+def test_a_deep_recursion_becomes_one_branch() -> None:
     stack = [Location("s", 1, 1)] * 5000
     (root,) = stack_tree([stack, stack])
     assert len(root.places) == 5000
@@ -318,15 +318,15 @@ def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
     assert not [name for name in (".gb-remedy", ".gb-bars", ".gb-frontends", ".gb-process") if name in plain]
     for name in SAVED:
         markup = render_html(SAVED[name]())
-        used = {part for classes in re.findall(r'class="([^"]*)"', markup) for part in classes.split()}
-        for part in used & {"gb-remedy", "gb-remedies", "gb-together", "gb-person", "gb-bars", "gb-times"}:
+        used_classes = {part for classes in re.findall(r'class="([^"]*)"', markup) for part in classes.split()}
+        for part in used_classes & {"gb-remedy", "gb-remedies", "gb-together", "gb-person", "gb-bars", "gb-times"}:
             assert f".{part}" in markup.partition("</style>")[0], (name, part)
     full_sheet = style_sheet("cost", "frontends", "job", "remedies")
     assert full_sheet.count("{") == full_sheet.count("}")
     assert "/*" not in full_sheet
 
 
-def test_a_group_shows_the_fix_of_all_its_breaks_once() -> None:
+def test_a_group_shows_a_fix_for_all_its_breaks_once() -> None:
     report = remedies()
     assert report.remedies is not None
     shared = replace(report.remedies[0], breaks=[break_.id for break_ in report.breaks])
@@ -335,7 +335,7 @@ def test_a_group_shows_the_fix_of_all_its_breaks_once() -> None:
     assert page.count('class="gb-remedy gb-fix"') == 1
 
 
-def test_trials_are_offered_until_they_were_made_in_full() -> None:
+def test_trials_are_offered_until_all_were_run() -> None:
     with_trials = remedies()
     first, *others = with_trials.remedies or []
     interrupted = replace(with_trials, remedies=[replace(first, reason=INTERRUPTED), *others])
@@ -345,11 +345,11 @@ def test_trials_are_offered_until_they_were_made_in_full() -> None:
     assert "data-untried" not in render_html(no_breaks())
 
 
-def test_recompiles_are_shown_first_without_breaks() -> None:
-    def opened(report: Report) -> list[str]:
+def test_recompiles_are_shown_first_if_there_are_no_breaks() -> None:
+    def open_panes(report: Report) -> list[str]:
         return re.findall(r'data-pane="(\w+)" open', render_html(report))
 
-    recompiled = [Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")])]
-    assert opened(replace(no_breaks(), recompiles=recompiled)) == ["recompiles"]
-    assert opened(replace(two_breaks(), recompiles=recompiled)) == ["breaks"]
-    assert opened(no_breaks()) == ["breaks"]
+    recompiles = [Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")])]
+    assert open_panes(replace(no_breaks(), recompiles=recompiles)) == ["recompiles"]
+    assert open_panes(replace(two_breaks(), recompiles=recompiles)) == ["breaks"]
+    assert open_panes(no_breaks()) == ["breaks"]

@@ -39,7 +39,7 @@ def lines(report_: Report) -> dict[int, Line]:
     return {line.number: line for line in annotated_lines(report_, report_.sources[0])}
 
 
-def at(line: int, end_line: int | None = None, **fields: Any) -> Location:
+def location(line: int, end_line: int | None = None, **fields: Any) -> Location:
     return Location("s1", line, end_line or line, **fields)
 
 
@@ -66,24 +66,24 @@ def test_a_break_outside_the_known_lines_still_shows_its_code() -> None:
     assert library_lines == [Line(332, "keys = {", breaks=(BreakMark("b", 1, 0, 8, is_last=False),))]
 
 
-def test_a_break_over_two_lines_marks_its_part_of_each() -> None:
-    broken = Break("b", None, "branch", at(5, 6, column=7, end_column=15), "resumed")
+def test_a_break_over_two_lines_marks_a_part_of_each() -> None:
+    broken = Break("b", None, "branch", location(5, 6, column=7, end_column=15), "resumed")
     lines_by_number = lines(report(breaks=[broken]))
     assert lines_by_number[5].breaks == (BreakMark("b", 1, 7, 15, is_last=False),)
     assert lines_by_number[6].breaks == (BreakMark("b", 1, 12, 15, is_last=True),)
 
 
 def test_columns_outside_the_line_are_clamped() -> None:
-    broken = Break("b", None, "branch", at(4, column=90, end_column=95), "resumed")
+    broken = Break("b", None, "branch", location(4, column=90, end_column=95), "resumed")
     assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 13, 13, is_last=True),)
 
 
 def test_without_columns_the_line_is_marked_after_its_indentation() -> None:
-    broken = Break("b", None, "branch", at(4), "resumed")
+    broken = Break("b", None, "branch", location(4), "resumed")
     assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 4, 13, is_last=True),)
 
 
-def test_graphs_of_a_line_are_in_the_order_of_the_report() -> None:
+def test_the_graphs_of_a_line_have_the_order_of_the_report() -> None:
     graphs = [
         Graph("A", "step", "0/0", lines=[GraphLine("s1", 4, 1)]),
         Graph("B", "step", "1/0", lines=[GraphLine("s1", 4, 1), GraphLine("s1", 7, 1), GraphLine("other", 9, 1)]),
@@ -96,38 +96,38 @@ def test_graphs_of_a_line_are_in_the_order_of_the_report() -> None:
 
 def test_the_callers_of_a_break_are_marked_but_not_its_own_line() -> None:
     place = Location("lib", 90, 90)
-    stacks = [[at(11), at(4), place], [at(9), place]]
+    stacks = [[location(11), location(4), place], [location(9), place]]
     broken = Break(
         "b", None, "t", place, "resumed", stack=stacks[0], occurrences=[Occurrence("0/0", 0, stacks[1], "resumed")]
     )
-    own = Break("c", None, "t", at(4), "resumed", stack=[at(11), at(4)])
-    lines_by_number = lines(report(breaks=[broken, own]))
+    break_on_line_4 = Break("c", None, "t", location(4), "resumed", stack=[location(11), location(4)])
+    lines_by_number = lines(report(breaks=[broken, break_on_line_4]))
     assert lines_by_number[11].leads_to == (1, 2)
     assert lines_by_number[9].leads_to == (1,)
     assert lines_by_number[4].leads_to == (1,)
 
 
-def test_the_innermost_scope_counts_at_any_position_in_the_list() -> None:
-    inner = Scope("in", "error_on_graph_break", False, "with", at(5, 7))
-    outer = Scope("out", "fullgraph", True, "decorator", at(2, 9))
+def test_a_line_has_its_innermost_scope_whatever_the_order_of_the_list() -> None:
+    inner = Scope("in", "error_on_graph_break", False, "with", location(5, 7))
+    outer = Scope("out", "fullgraph", True, "decorator", location(2, 9))
     for scopes in ([inner, outer], [outer, inner]):
         lines_by_number = lines(report(scopes=scopes))
         assert [lines_by_number[number].scope for number in (1, 2, 6, 8, 10)] == [None, outer, inner, outer, None]
 
 
 def test_a_skipped_function_is_eager_on_the_lines_that_the_report_names() -> None:
-    lines_by_number = lines(report(skipped=[Skipped("k", "0/0", "step", at(3, 9), "why")]))
+    lines_by_number = lines(report(skipped=[Skipped("k", "0/0", "step", location(3, 9), "why")]))
     assert [number for number, line in lines_by_number.items() if line.eager] == [3, 4, 5, 6, 7, 8, 9]
 
 
-def test_eager_lines_missing_from_the_source_are_left_out() -> None:
+def test_eager_lines_that_the_source_lacks_are_left_out() -> None:
     segments = [Segment(1, "class A:\n    @wrapped\n    def f("), Segment(9, "        if x:\n            y = 1")]
     source = Source("s1", "lib.py", "library", segments=segments)
-    long_report = report(skipped=[Skipped("k", "0/0", "f", at(2, 10**9), "why")])
+    long_report = report(skipped=[Skipped("k", "0/0", "f", location(2, 10**9), "why")])
     assert [line.number for line in annotated_lines(long_report, source) if line.eager] == [2, 3, 9, 10]
 
 
-def test_numbers_and_colours_follow_the_order_of_the_report() -> None:
+def test_breaks_are_numbered_and_graphs_coloured_in_the_order_of_the_report() -> None:
     graphs = [Graph(str(index), "f", "0/0") for index in range(9)]
     breaks = [Break(name, None, "t", None, "resumed") for name in "xy"]
     long_report = report(graphs=graphs, breaks=breaks)

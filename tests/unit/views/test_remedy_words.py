@@ -36,11 +36,11 @@ from tests.support.sample_reports import HOSTILE, hostile, remedies, two_breaks
 EVIDENCE = Evidence("inductor", 6, True, ["values", "gradients", "output"], 5, 1, 4, 0)
 
 
-def a_remedy(verdict: RemedyVerdict = "works", **fields: object) -> Remedy:
+def make_remedy(verdict: RemedyVerdict = "works", **fields: object) -> Remedy:
     return replace(Remedy("m1", ["b1"], "branch", "A change", "edit", verdict, evidence=EVIDENCE), **fields)
 
 
-def own(report: Report, ident: str) -> Remedy:
+def remedy_with_id(report: Report, ident: str) -> Remedy:
     return next(remedy for remedy in report.remedies or [] if remedy.id == ident)
 
 
@@ -48,42 +48,42 @@ def own(report: Report, ident: str) -> Remedy:
     ("remedy", "expected"),
     [
         (
-            a_remedy(),
+            make_remedy(),
             "works: values, gradients and output equal on 6 inputs with inductor, both sides taken; 5 graphs become 1, "
             "no break is left",
         ),
         (
-            a_remedy(evidence=Evidence("eager", 1, None, ["values"], 2, 2, 3, 1)),
+            make_remedy(evidence=Evidence("eager", 1, None, ["values"], 2, 2, 3, 1)),
             "works: values equal on 1 input with eager; 1 break of 3 is left",
         ),
         (
-            a_remedy("works on what ran", evidence=Evidence("eager", 2, False, ["values", "output"], 1, 2, 1, 1)),
+            make_remedy("works on what ran", evidence=Evidence("eager", 2, False, ["values", "output"], 1, 2, 1, 1)),
             "works on what ran: values and output equal on 2 inputs with eager, but one side of a condition never ran; "
             "1 graph becomes 2",
         ),
         (
-            a_remedy("works on what ran", reason="`flag` was never true", evidence=EVIDENCE),
+            make_remedy("works on what ran", reason="`flag` was never true", evidence=EVIDENCE),
             "works on what ran: values, gradients and output equal on 6 inputs with inductor, both sides taken, but "
             "`flag` was never true; 5 graphs become 1, no break is left",
         ),
-        (a_remedy("break stays"), "still breaks"),
-        (a_remedy("another break", reason="GB0010, line 3"), "breaks elsewhere: GB0010, line 3"),
+        (make_remedy("break stays"), "still breaks"),
+        (make_remedy("another break", reason="GB0010, line 3"), "breaks elsewhere: GB0010, line 3"),
         (
-            a_remedy("another break", reason="for a different cause at line 3, f(x): a hook"),
+            make_remedy("another break", reason="for a different cause at line 3, f(x): a hook"),
             "still breaks: for a different cause at line 3, f(x): a hook",
         ),
-        (a_remedy("break stays", breaks=[], recompiles=["r1"]), "still recompiles"),
+        (make_remedy("break stays", breaks=[], recompiles=["r1"]), "still recompiles"),
         (
-            a_remedy("another break", breaks=[], recompiles=["r1"], reason="then a graph breaks"),
+            make_remedy("another break", breaks=[], recompiles=["r1"], reason="then a graph breaks"),
             "makes it worse: then a graph breaks",
         ),
-        (a_remedy("another result", differences=["a", "b"]), "different result: a; b"),
-        (a_remedy("fails", reason="NameError: y"), "fails: NameError: y"),
-        (a_remedy("not tried", reason="no time was left"), "not tried: no time was left"),
-        (a_remedy(evidence=None), "works"),
+        (make_remedy("another result", differences=["a", "b"]), "different result: a; b"),
+        (make_remedy("fails", reason="NameError: y"), "fails: NameError: y"),
+        (make_remedy("not tried", reason="no time was left"), "not tried: no time was left"),
+        (make_remedy(evidence=None), "works"),
     ],
 )
-def test_a_verdict_comes_with_its_evidence(remedy: Remedy, expected: str) -> None:
+def test_a_verdict_is_shown_with_its_evidence(remedy: Remedy, expected: str) -> None:
     assert outcome_text(remedy) == expected
 
 
@@ -91,9 +91,9 @@ def test_a_failed_trial_is_described_by_its_effect() -> None:
     saves = Evidence("eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=1)
     saves_none = Evidence("eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=4)
     trials = {
-        "for a break": a_remedy("another result"),
-        "for recompiles": a_remedy("another result", breaks=[], recompiles=["r1"], evidence=saves),
-        "no effect": a_remedy("another result", breaks=[], recompiles=["r1"], evidence=saves_none),
+        "for a break": make_remedy("another result"),
+        "for recompiles": make_remedy("another result", breaks=[], recompiles=["r1"], evidence=saves),
+        "no effect": make_remedy("another result", breaks=[], recompiles=["r1"], evidence=saves_none),
     }
     sentences = {name: trials_sentence(BreakRemedies([], [trial], [])) for name, trial in trials.items()}
     assert sentences == {
@@ -104,7 +104,7 @@ def test_a_failed_trial_is_described_by_its_effect() -> None:
 
 
 def test_a_change_that_was_not_tried_is_not_called_a_failed_trial() -> None:
-    untried, failed = a_remedy("not tried", reason=NO_TIME), a_remedy("fails", reason="NameError: y")
+    untried, failed = make_remedy("not tried", reason=NO_TIME), make_remedy("fails", reason="NameError: y")
     cases = {
         (0, 1): ("1 not tried", "1 change not tried"),
         (1, 1): ("1 tried, it does not work; 1 more not tried", "1 trial failed, 1 change not tried"),
@@ -131,10 +131,10 @@ def test_working_remedies_come_first_and_decisions_are_separate() -> None:
     assert [remedy.verdict for remedy in second.failed] == ["another break", "fails", "not tried"]
     assert [sentence[:32] for sentence in second.decisions] == ["Decide whether the statistics mu"]
     assert {sign_of(remedy) for remedy in first.working} == {"✓"}
-    assert sign_of(own(report, "m4")) == "≈"
+    assert sign_of(remedy_with_id(report, "m4")) == "≈"
 
 
-def test_no_trials_and_no_remedies_are_different() -> None:
+def test_a_report_distinguishes_no_trials_from_no_remedies() -> None:
     report = two_breaks()
     assert remedies_for_break(report, report.breaks[0]) is None
     assert "tried" not in render_text(report)
@@ -159,40 +159,43 @@ def test_a_function_that_runs_eagerly_without_a_break_has_remedies() -> None:
 
 def test_a_change_is_shown_by_its_lines() -> None:
     report = remedies()
-    assert [line.sign + line.text for line in change_lines(report, own(report, "m4"))] == [
+    assert [line.sign + line.text for line in change_lines(report, remedy_with_id(report, "m4"))] == [
         "@line 5", "-    log_stats(x)", "+    stats = x.mean(), x.std()",
         "@before line 20", "+    # printed by the caller",
     ]  # fmt: skip
     # A long edit shows only its changes with two lines of context.
     old = "\n".join(f"    line{number}" for number in range(1, 21))
-    remedy = a_remedy(edits=[Edit("s1", 3, 22, old, old.replace("line10\n", "ten\n"))])
+    remedy = make_remedy(edits=[Edit("s1", 3, 22, old, old.replace("line10\n", "ten\n"))])
     assert [line.sign + line.text for line in change_lines(report, remedy)] == [
         "@lines 10 to 14", "     line8", "     line9", "-    line10", "+    ten", "     line11", "     line12",
     ]  # fmt: skip
-    assert [line.text for line in change_lines(report, a_remedy(edits=[Edit("s1", 5, 5, "x", "")]))] == ["line 5", "x"]
+    assert [line.text for line in change_lines(report, make_remedy(edits=[Edit("s1", 5, 5, "x", "")]))] == [
+        "line 5",
+        "x",
+    ]
 
 
 def test_a_change_of_a_file_is_its_patch() -> None:
     report = remedies()
-    lines = change_lines(report, own(report, "m11"))
+    lines = change_lines(report, remedy_with_id(report, "m11"))
     assert (
         "\n".join(line.text if line.sign == "@" else line.sign + line.text for line in lines)
-        == own(report, "m11").patch
+        == remedy_with_id(report, "m11").patch
     )
-    without = replace(own(report, "m11"), patch=None)
+    without = replace(remedy_with_id(report, "m11"), patch=None)
     assert change_lines(report, without)[0].text == "helpers.py, line 2"
 
 
 def test_settings_without_code_are_statements() -> None:
-    remedy = a_remedy(settings={"torch._dynamo.config.capture_scalar_outputs": True})
+    remedy = make_remedy(settings={"torch._dynamo.config.capture_scalar_outputs": True})
     assert code_of(remedy) == "torch._dynamo.config.capture_scalar_outputs = True"
-    assert code_of(own(remedies(), "m7")) == "model.config.log_stats = False"
+    assert code_of(remedy_with_id(remedies(), "m7")) == "model.config.log_stats = False"
 
 
-def test_a_notebook_applies_edits_of_cells_and_code() -> None:
+def test_a_notebook_can_apply_edits_of_cells_and_separate_code() -> None:
     report = remedies()
-    applied = {remedy.id: how_to_apply(report, remedy) for remedy in report.remedies or []}
-    assert applied == {
+    ways_to_apply = {remedy.id: how_to_apply(report, remedy) for remedy in report.remedies or []}
+    assert ways_to_apply == {
         "m1": "edit", "m2": None, "m3": None, "m4": "edit", "m5": None, "m6": None, "m7": "cell", "m8": None,
         "m9": None, "m10": "edit", "m11": "cell",
     }  # fmt: skip
@@ -201,26 +204,26 @@ def test_a_notebook_applies_edits_of_cells_and_code() -> None:
 def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
     report = remedies()
     assert [remedy.id for remedy in compatible_remedies(report)] == ["m7", "m10"]
-    others = [remedy for remedy in report.remedies or [] if remedy.id != "m7"]
-    without = replace(report, remedies=others)
+    other_remedies = [remedy for remedy in report.remedies or [] if remedy.id != "m7"]
+    without = replace(report, remedies=other_remedies)
     assert [remedy.id for remedy in compatible_remedies(without)] == ["m1", "m4", "m10"]
-    assert [target_text(report, own(report, ident)) for ident in ("m7", "m1", "m10")] == [
+    assert [target_text(report, remedy_with_id(report, ident)) for ident in ("m7", "m1", "m10")] == [
         "breaks 1 and 2", "break 1", "log_stats",
     ]  # fmt: skip
     # Exclusion works in both directions, and two remedies cannot change the same line.
-    apart = [replace(other, excludes=["m1"] if other.id == "m4" else []) for other in others]
-    assert "m4" not in [remedy.id for remedy in compatible_remedies(replace(report, remedies=apart))]
-    overlapping = replace(own(report, "m4"), edits=[Edit("s1", 15, 16, "", "")])
-    changed = [overlapping if other.id == "m4" else other for other in others]
+    with_exclusion = [replace(other, excludes=["m1"] if other.id == "m4" else []) for other in other_remedies]
+    assert "m4" not in [remedy.id for remedy in compatible_remedies(replace(report, remedies=with_exclusion))]
+    overlapping = replace(remedy_with_id(report, "m4"), edits=[Edit("s1", 15, 16, "", "")])
+    changed = [overlapping if other.id == "m4" else other for other in other_remedies]
     assert [remedy.id for remedy in compatible_remedies(replace(report, remedies=changed))] == ["m1", "m10"]
     assert compatible_remedies(two_breaks()) == []
 
 
-def test_compiling_a_part_instead_comes_after_remedies_that_remove_as_much() -> None:
-    single, other = a_remedy(id="r1", breaks=["b1"]), a_remedy(id="r2", breaks=["b2"])
-    inner = a_remedy(id="r3", breaks=["b1", "b2"], family=INNER_FAMILY, excludes=["r1", "r2"])
+def test_compiling_a_part_comes_after_remedies_that_remove_as_many_breaks() -> None:
+    single, other = make_remedy(id="r1", breaks=["b1"]), make_remedy(id="r2", breaks=["b2"])
+    inner = make_remedy(id="r3", breaks=["b1", "b2"], family=INNER_FAMILY, excludes=["r1", "r2"])
     report = with_remedies(inner, single)
-    assert [remedy.id for remedy in compatible_remedies(report)] == ["r3"]  # nothing else removes break 2
+    assert [remedy.id for remedy in compatible_remedies(report)] == ["r3"]  # no other remedy removes break 2
     trials = remedies_for_break(report, report.breaks[0])
     assert trials is not None
     assert [remedy.id for remedy in trials.working] == ["r1", "r3"]
@@ -230,7 +233,7 @@ def test_compiling_a_part_instead_comes_after_remedies_that_remove_as_much() -> 
     assert [remedy.id for remedy in compatible_remedies(with_remedies(inner, single, doubtful))] == ["r3"]
 
 
-def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:
+def test_the_text_lists_remedies_within_100_columns() -> None:
     text = render_text(remedies())
     assert max(map(len, text.split("\n")[1:])) <= 100
     expected = [
@@ -248,15 +251,15 @@ def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:
         at = place
 
 
-def test_remedies_with_one_title_are_named_once() -> None:
-    once, twice = a_remedy(), a_remedy(id="r2")
+def test_remedies_with_the_same_title_are_listed_once() -> None:
+    once, twice = make_remedy(), make_remedy(id="r2")
     text = render_text(replace(two_breaks(), remedies=[once, twice]))
     assert f"fix: {once.title}" in text
     assert f"or: {once.title}" not in text
 
 
 def test_a_long_change_is_truncated_in_the_text_but_not_in_the_markup() -> None:
-    long = a_remedy(edits=[Edit("s1", 1, 30, "\n".join(f"a{number}" for number in range(30)), "b")])
+    long = make_remedy(edits=[Edit("s1", 1, 30, "\n".join(f"a{number}" for number in range(30)), "b")])
     report = replace(two_breaks(), remedies=[long])
     text = " ".join(render_text(report).split())
     assert "lines 1 to 30 -a0 -a1 ... 28 more lines removed +b" in text
@@ -287,7 +290,9 @@ def test_hostile_text_is_never_markup() -> None:
     assert "<script>" not in html
     assert "<img" not in html
     assert html.count("&lt;script&gt;") > 40
-    assert "\x1b" not in render_text(replace(remedies(), remedies=[a_remedy(reason="\x1b[2J", title=f"\x1b{HOSTILE}")]))
+    assert "\x1b" not in render_text(
+        replace(remedies(), remedies=[make_remedy(reason="\x1b[2J", title=f"\x1b{HOSTILE}")])
+    )
 
 
 def with_remedies(*tried: Remedy) -> Report:
@@ -295,53 +300,55 @@ def with_remedies(*tried: Remedy) -> Report:
 
 
 def test_a_trial_with_the_same_result_is_listed_once() -> None:
-    same = [a_remedy("break stays", id=f"m{number}", title="Use `torch.where`") for number in (1, 2)]
-    other = a_remedy("fails", id="m3", title="Use `torch.where`", reason="NameError: y")
+    same = [make_remedy("break stays", id=f"m{number}", title="Use `torch.where`") for number in (1, 2)]
+    other = make_remedy("fails", id="m3", title="Use `torch.where`", reason="NameError: y")
     report = with_remedies(*same, other)
     trial_lines = [line.strip() for line in render_text(report).splitlines() if line.strip().startswith("tried: Use")]
     assert trial_lines == ["tried: Use torch.where: still breaks", "tried: Use torch.where: fails: NameError: y"]
     assert render_html(report).count("still breaks") == 1
 
 
-def test_a_reason_is_never_cut_within_a_clause() -> None:
+def test_a_reason_is_never_truncated_within_a_clause() -> None:
     clauses = [f"the {name} of the tensor that the function returns is different" for name in ("sign", "value", "sum")]
-    report = with_remedies(a_remedy("another result", differences=clauses))
+    report = with_remedies(make_remedy("another result", differences=clauses))
     text = " ".join(render_text(report).split())
     assert f"tried: A change: different result: {clauses[0]}; {clauses[1]} " in text
     assert clauses[2] not in text
-    several = a_remedy("fails", title="Compile with `dynamic=True`; Make `k` a tensor", reason=f"raises {'long' * 50}")
-    assert "Make k a tensor: fails: raises longlong" in " ".join(render_text(with_remedies(several)).split())
+    combination = make_remedy(
+        "fails", title="Compile with `dynamic=True`; Make `k` a tensor", reason=f"raises {'long' * 50}"
+    )
+    assert "Make k a tensor: fails: raises longlong" in " ".join(render_text(with_remedies(combination)).split())
     long = "the value of " + "a_very_long_name" * 20 + " differs"
     assert long in "".join(
         line.strip().removeprefix("tried: ") + " "
-        for line in render_text(with_remedies(a_remedy("another result", differences=[long]))).splitlines()
+        for line in render_text(with_remedies(make_remedy("another result", differences=[long]))).splitlines()
     )
 
 
 def test_a_difference_is_shown_once() -> None:
     for remedy in (
-        a_remedy("another result", reason="y is 2, not 3", differences=["y is 2, not 3", "z is 4, not 5"]),
-        a_remedy("another result", differences=["y is 2, not 3", "z is 4, not 5"]),
-        a_remedy("works but differs", differences=["y is 2, not 3", "z is 4, not 5"]),
+        make_remedy("another result", reason="y is 2, not 3", differences=["y is 2, not 3", "z is 4, not 5"]),
+        make_remedy("another result", differences=["y is 2, not 3", "z is 4, not 5"]),
+        make_remedy("works but differs", differences=["y is 2, not 3", "z is 4, not 5"]),
     ):
-        shown = render_html(with_remedies(remedy))
-        assert (shown.count("y is 2, not 3"), shown.count("z is 4, not 5")) == (1, 1)
+        html = render_html(with_remedies(remedy))
+        assert (html.count("y is 2, not 3"), html.count("z is 4, not 5")) == (1, 1)
 
 
 @pytest.mark.parametrize(
     ("remedy", "sentence"),
     [
-        (a_remedy(), "Your edit: same results, removes break 1"),
-        (a_remedy("works but differs", differences=["prints later"]),
+        (make_remedy(), "Your edit: same results, removes break 1"),
+        (make_remedy("works but differs", differences=["prints later"]),
          "Your edit: works, but differs (prints later), removes break 1"),
-        (a_remedy("works but differs", differences=["prints later", "warns later", "warns twice"]),
+        (make_remedy("works but differs", differences=["prints later", "warns later", "warns twice"]),
          "Your edit: works, but differs (prints later and 2 more), removes break 1"),
-        (a_remedy("works on what ran", reason="`flag` was never true"),
+        (make_remedy("works on what ran", reason="`flag` was never true"),
          "Your edit: same results on what ran (`flag` was never true), removes break 1"),
-        (a_remedy(breaks=[]), "Your edit: same results, removes no break"),
-        (a_remedy("break stays"), "Your edit: does not remove break 1"),
-        (a_remedy("another result", differences=["y is 2, not 3"]), "Your edit: different results (y is 2, not 3)"),
-        (a_remedy("fails", reason="NameError: y"), "Your edit: fails (NameError: y)"),
+        (make_remedy(breaks=[]), "Your edit: same results, removes no break"),
+        (make_remedy("break stays"), "Your edit: does not remove break 1"),
+        (make_remedy("another result", differences=["y is 2, not 3"]), "Your edit: different results (y is 2, not 3)"),
+        (make_remedy("fails", reason="NameError: y"), "Your edit: fails (NameError: y)"),
     ],
 )  # fmt: skip
 def test_the_result_of_the_users_edit_is_the_first_sentence(remedy: Remedy, sentence: str) -> None:
@@ -358,27 +365,27 @@ SWITCH = "Turn off SpecAugment"
 @pytest.mark.parametrize(
     ("remedy", "undo"),
     [
-        (a_remedy(kind="setting", code="...", settings={FLAG: True}), f", or: {FLAG} = False"),
+        (make_remedy(kind="setting", code="...", settings={FLAG: True}), f", or: {FLAG} = False"),
         (
-            a_remedy(kind="setting", code="...", settings={"torch._dynamo.config.recompile_limit": 64}),
+            make_remedy(kind="setting", code="...", settings={"torch._dynamo.config.recompile_limit": 64}),
             ", or: torch._dynamo.config.recompile_limit = 8",
         ),
         (
-            a_remedy(kind="setting", code="...", settings={"torch._dynamo.config.reorderable": ["builtins.print"]}),
+            make_remedy(kind="setting", code="...", settings={"torch._dynamo.config.reorderable": ["builtins.print"]}),
             ", or: torch._dynamo.config.reorderable.discard(print)",
         ),
         (
-            a_remedy(kind="switch", code="...", title=SWITCH),
+            make_remedy(kind="switch", code="...", title=SWITCH),
             ", or: set apply_spec_augment = True in the model's configuration",
         ),
-        (a_remedy(kind="switch", code="..."), ""),
+        (make_remedy(kind="switch", code="..."), ""),
         (
-            a_remedy(edits=[Edit("s9", 1, 1, "a", "b")], patch="--- a/x.py\n+++ b/x.py\n"),
+            make_remedy(edits=[Edit("s9", 1, 1, "a", "b")], patch="--- a/x.py\n+++ b/x.py\n"),
             "; no file was changed",
         ),
     ],
 )
-def test_a_cell_says_what_it_does_and_how_to_undo_it(remedy: Remedy, undo: str) -> None:
+def test_the_comment_of_a_cell_says_what_it_does_and_how_to_undo_it(remedy: Remedy, undo: str) -> None:
     report = two_breaks()
     sources = [*report.sources, Source("s9", "x.py", "library", "x.py")]
     report = replace(report, config={"recompile_limit": 8}, remedies=[remedy], sources=sources)
@@ -388,26 +395,26 @@ def test_a_cell_says_what_it_does_and_how_to_undo_it(remedy: Remedy, undo: str) 
     ]
 
 
-def test_a_cell_says_what_differs_with_it() -> None:
-    remedy = a_remedy("works but differs", kind="switch", code="...", differences=["prints nothing"])
+def test_the_comment_of_a_cell_names_differences() -> None:
+    remedy = make_remedy("works but differs", kind="switch", code="...", differences=["prints nothing"])
     assert comment_for_cell(two_breaks(), remedy)[1] == "What differs: prints nothing."
 
 
 def test_copied_code_says_what_it_does_and_how_to_undo_it() -> None:
     report = two_breaks()
-    switch = a_remedy(kind="switch", code="...")
+    switch = make_remedy(kind="switch", code="...")
     undo = "To undo: delete this code, then restart the kernel"
     assert comment_for_code(report, switch) == [f"{switch.title}: removes break 1.", undo]
-    mark = a_remedy(kind="mark", code="torch._dynamo.mark_dynamic(x, 0)")
+    mark = make_remedy(kind="mark", code="torch._dynamo.mark_dynamic(x, 0)")
     assert comment_for_code(report, mark)[-1] == "To undo: delete this code"
-    assert comment_for_code(report, a_remedy("break stays", kind="switch", code="...")) == []
+    assert comment_for_code(report, make_remedy("break stays", kind="switch", code="...")) == []
 
 
 def test_a_mark_with_a_setting_edits_the_cell_and_says_how_to_undo_the_setting() -> None:
     report = remedies()
-    edit = own(report, "m1").edits[0]
+    edit = remedy_with_id(report, "m1").edits[0]
     setting = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
-    mark = a_remedy(kind="mark", code="mark(x)", edits=[edit], settings=setting)
+    mark = make_remedy(kind="mark", code="mark(x)", edits=[edit], settings=setting)
     assert how_to_apply(report, mark) == "edit"
     assert not has_separate_code(mark)
     assert how_to_undo(report, mark) == (
@@ -419,7 +426,7 @@ def test_a_mark_with_a_setting_edits_the_cell_and_says_how_to_undo_the_setting()
     assert has_separate_code(replace(mark, kind="edit"))
 
 
-def test_a_changed_cell_has_no_comment() -> None:
+def test_an_edit_of_a_cell_adds_no_comment() -> None:
     report = remedies()
     edits = [remedy for remedy in report.remedies or [] if how_to_apply(report, remedy) == "edit"]
     assert edits

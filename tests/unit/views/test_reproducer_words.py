@@ -1,4 +1,4 @@
-"""Standalone scripts have a sentence in every view, and are shown with copy buttons in cards."""
+"""Each standalone script has a sentence in the text and in the rows, and is shown in a card or in the details."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_each_script_has_a_sentence() -> None:
     ]
 
 
-def test_text_says_the_same() -> None:
+def test_the_text_contains_the_sentences() -> None:
     assert "standalone script" in render_text(checks())
     assert "cannot be reproduced" in render_text(checks())
 
@@ -33,7 +33,7 @@ def test_scripts_are_in_the_card_of_their_break_and_in_details() -> None:
     assert "Script that shows break" in html
 
 
-def test_redacted_report_has_no_scripts() -> None:
+def test_a_redacted_report_has_no_scripts() -> None:
     redacted = checks().redacted()
     assert not redacted.reproducers
     assert "torch.randn" not in render_text(redacted) + render_markdown([redacted])

@@ -40,25 +40,25 @@ def test_sections_are_in_reading_order() -> None:
     assert [build_rows(report).look for report in (two_breaks(), no_breaks())] == ["bad", "good"]
 
 
-def test_the_status_is_the_verdict_and_what_to_do_first() -> None:
-    """A report may be far below its cell, where only the panel is in view."""
+def test_the_status_contains_the_verdict_and_the_first_thing_to_do() -> None:
+    """The report may be out of view, so the panel has to show the verdict."""
     assert build_rows(two_breaks()).status == [
         "2 breaks. Fix break 1 first: it adds 1 graph.",
         "Do: Make it branchless: `torch.where(score > 3, y / score, y)`, or use `torch.cond`.",
     ]
-    ended, advice = build_rows(failed()).status
-    assert ended == "Break 1 ended the run: `torch._dynamo.graph_break()`, line 5 in f."
+    verdict, advice = build_rows(failed()).status
+    assert verdict == "Break 1 ended the run: `torch._dynamo.graph_break()`, line 5 in f."
     assert advice == "Do: Remove the `torch._dynamo.graph_break()` call."
-    # Trials say more than advice.
+    # Results of trials replace the advice.
     assert build_rows(remedies()).status == ["2 breaks. Switch statistics off: that removes both, as far as it ran."]
     (break_, other) = two_breaks().breaks
     breaks = [msgspec.structs.replace(other, id=f"b{number}") for number in range(2, 5)]
-    alike, advice = build_rows(msgspec.structs.replace(two_breaks(), breaks=[break_, *breaks])).status
-    assert alike.startswith("4 breaks, 3 of them for one reason: `torch._dynamo.graph_break()`.")
+    grouped, advice = build_rows(msgspec.structs.replace(two_breaks(), breaks=[break_, *breaks])).status
+    assert grouped.startswith("4 breaks, 3 of them for one reason: `torch._dynamo.graph_break()`.")
     assert advice == "Do: Move the call out of the compiled region."
 
 
-def test_a_break_has_place_consequence_and_advice() -> None:
+def test_the_row_of_a_break_has_location_consequence_and_advice() -> None:
     first, second = section(two_breaks(), "break").rows
     assert (first.id, first.name, first.sign, first.label) == ("b1", "Break 1", "1", "score > 3")
     assert first.details == ["line 14", "resumes at 15 (B)", "in step"]
@@ -69,17 +69,17 @@ def test_a_break_has_place_consequence_and_advice() -> None:
     assert (first.spot.source, first.spot.line, first.spot.column) == ("s1", 14, 11)
     assert second.beside == "✂2 torch._dynamo.graph_break()"
     row = section(remedies(), "break").rows[0]
-    assert row.more[1] == "Fix: Take both sides with `torch.where` (works)", "trials say more than advice"
+    assert row.more[1] == "Fix: Take both sides with `torch.where` (works)", "a tested fix replaces the advice"
 
 
-def test_rows_have_notes_for_their_lines() -> None:
+def test_rows_have_details_and_a_note_for_their_line() -> None:
     assert labels(two_breaks(), "graph")[0] == "step · line 11 · 4 ops · ends at break 1"
     assert labels(two_breaks(), "skipped") == ["log_stats · line 18 · graph break in a loop"]
     assert labels(two_breaks(), "scope")[1] == "error_on_graph_break(True) · line 8 · breaks are errors"
     assert {row.beside for row in section(two_breaks(), "skipped").rows} == {"runs eagerly"}
 
 
-def test_a_comparison_of_runs_has_the_same_wording_as_the_text() -> None:
+def test_the_rows_of_a_comparison_have_the_same_wording_as_the_text() -> None:
     after = two_breaks()
     before = msgspec.structs.replace(after, breaks=[*failed().breaks, *after.breaks[1:]])
     after = msgspec.structs.replace(after, changes=before.diff(after))
@@ -93,20 +93,20 @@ def test_a_comparison_of_runs_has_the_same_wording_as_the_text() -> None:
 
 def test_a_break_resumes_at_the_branch_that_ran() -> None:
     report = two_breaks()
-    reached, left = (
+    reached, not_reached = (
         next(resume for resume in report.resumes if resume.location and resume.location.line == line)
         for line in (15, 16)
     )
 
-    def then(*resumes: schema.Resume) -> str:
+    def text_after_break(*resumes: schema.Resume) -> str:
         breaks = [msgspec.structs.replace(break_, resumes=[r.id for r in resumes]) for break_ in report.breaks]
         changed = msgspec.structs.replace(report, resumes=list(resumes), breaks=breaks)
         return section(changed, "break").rows[0].details[1]
 
-    assert then(reached, left) == then(left, reached) == "resumes at 15 (B)"
-    eager = msgspec.structs.replace(left, no_frame="eager")
+    assert text_after_break(reached, not_reached) == text_after_break(not_reached, reached) == "resumes at 15 (B)"
+    eager = msgspec.structs.replace(not_reached, no_frame="eager")
     cached = msgspec.structs.replace(reached, frames=[], no_frame=None)
-    assert then(cached, eager).startswith("resumes at 16")
+    assert text_after_break(cached, eager).startswith("resumes at 16")
 
 
 @pytest.mark.parametrize("name", SAVED)
@@ -126,7 +126,7 @@ def test_rows_survive_json_and_every_id_is_used_once(make: Callable[[], Report])
         assert section.rows
 
 
-def test_rows_come_with_the_report_without_changing_it() -> None:
+def test_rows_are_saved_with_the_report_without_changing_it() -> None:
     data = json.loads(json.dumps(mime_bundle(two_breaks(), None)[MIME_TYPE]))
     assert msgspec.convert(data.pop("rows"), Rows) == build_rows(two_breaks())
     assert read_report({MIME_TYPE: data}).to_dict() == with_stacks(two_breaks()).to_dict()
@@ -139,8 +139,8 @@ def test_long_texts_and_lists_are_truncated() -> None:
     notes = [Diagnostic("info", long), *[Diagnostic("info", "x")] * (MAX_ROWS + 5)]
     breaks = [msgspec.structs.replace(first, gb_type=long, explanation=long)]
     report = msgspec.structs.replace(two_breaks(), breaks=breaks, diagnostics=notes)
-    shown = [row for section in build_rows(report).sections for row in section.rows]
-    assert all(len(row.label) < 2_000 and len(row.group) < 500 for row in shown)
+    rows = [row for section in build_rows(report).sections for row in section.rows]
+    assert all(len(row.label) < 2_000 and len(row.group) < 500 for row in rows)
     note_section = section(report, "note")
     assert len(note_section.rows) == MAX_ROWS < len(notes)
     assert len(note_section.rows[0].label) < 2_000
@@ -148,7 +148,7 @@ def test_long_texts_and_lists_are_truncated() -> None:
 
 
 def test_a_section_in_sentences_is_in_every_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To appear in all views, an experiment only needs rows."""
+    """An experiment needs only rows to appear in all views."""
 
     def weather(_: schema.Report) -> Section:
         return Section("weather", "Weather", [Row("0", "it rains in `step`", "bad")], 1)
@@ -162,7 +162,7 @@ def test_a_section_in_sentences_is_in_every_view(monkeypatch: pytest.MonkeyPatch
     assert mime_bundle(report, None)[MIME_TYPE]["rows"]["sections"][0]["title"] == "Weather"
 
 
-def test_checks_and_costs_are_sentences() -> None:
+def test_a_check_is_a_sentence_in_rows_and_text() -> None:
     report = msgspec.structs.replace(no_breaks(), check=[Check("step", "inductor", equal=True)])
     checks = section(report, "check")
     assert [(row.look, row.label) for row in checks.rows] == [

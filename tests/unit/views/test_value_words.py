@@ -1,4 +1,4 @@
-"""The sentences about values inside compiled code say which call, and which loss, the numbers belong to."""
+"""The sentences about values inside compiled code say which loss their gradients belong to."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from jupyter_graphbreak.views.words.values import values_sentences
 from tests.support.sample_reports import no_breaks
 
 
-def test_gradients_are_those_of_a_loss_that_the_report_names() -> None:
-    numbers = ValueRange([2], "float32", 2, low=0.0, high=1.0)
-    forward = LineValues(Location("s1", 3, 3), "aten.sin", "A", numbers)
-    both = LineValues(Location("s1", 3, 3), "aten.sin", "A", numbers, backward=numbers)
-    for line, number in ((forward, 0), (both, 1)):
+def test_a_sentence_names_the_loss_if_there_are_gradients() -> None:
+    value_range = ValueRange([2], "float32", 2, low=0.0, high=1.0)
+    forward_only = LineValues(Location("s1", 3, 3), "aten.sin", "A", value_range)
+    both = LineValues(Location("s1", 3, 3), "aten.sin", "A", value_range, backward=value_range)
+    for line, count in ((forward_only, 0), (both, 1)):
         sentences = [text for text, _, _ in values_sentences(no_breaks(), EntryValues("f", "eager", lines=[line]))]
-        assert sum("gradients begin at its result" in text for text in sentences) == number
+        assert sum("gradients begin at its result" in text for text in sentences) == count

@@ -1,4 +1,4 @@
-"""The verdict on a run, and its figures."""
+"""The verdict on a run, and the line of figures below it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.sample_reports import no_breaks, two_breaks
 _CELL = Source("s1", "Cell In[3]", "cell")
 
 
-def broken(number: int, *, eager: int = 0, graphs: int = 0, gb_id: str = "GB0170") -> Break:
+def break_at(number: int, *, eager: int = 0, graphs: int = 0, gb_id: str = "GB0170") -> Break:
     """Return a break on its own line."""
     at = Location("s1", number, number, function="step", code="x > 0")
     cost = BreakCost(graphs=graphs, compile_s=0.5 if graphs else None, eager=eager)
@@ -40,7 +40,7 @@ def broken(number: int, *, eager: int = 0, graphs: int = 0, gb_id: str = "GB0170
 
 
 def run(*breaks: Break, remedies: list[Remedy] | None = None) -> Report:
-    """Return the report on a run with breaks and one graph."""
+    """Return a report of a run with breaks and one graph."""
     graph = Graph("A", "step", "0/0")
     return Report("ok", Device("auto", "cpu"), sources=[_CELL], graphs=[graph], breaks=list(breaks), remedies=remedies)
 
@@ -51,23 +51,23 @@ def remedy(*breaks: str, title: str = "Take both sides with torch.where", verdic
                   settings={}, verdict=verdict)  # type: ignore[arg-type]  # fmt: skip
 
 
-LEFT = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="person")
+UNTRIED = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="person")
 LAYERDROP = "Turn off the random dropping of layers"
 PART = "Compile net instead of step (it does 82% of the forward operations)"
-LATE = replace(remedy("b1", title=PART, verdict="not tried"), family=INNER_FAMILY, reason=NO_TIME)
-BROKEN_PART = replace(
+NO_TIME_LEFT = replace(remedy("b1", title=PART, verdict="not tried"), family=INNER_FAMILY, reason=NO_TIME)
+PART_WITH_BREAK = replace(
     remedy("b2", title="Try compiling `net` instead of step", verdict="not tried"), family=INNER_FAMILY, kind="person"
 )
 ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
-STOPPED = replace(run(broken(1), broken(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))
+ENDED_BY_BREAK = replace(run(break_at(1), break_at(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))
 SKIPPED = Skipped("k1", None, "norm", None, "a generator function")
-MANY = [replace(SKIPPED, id=f"k{number}", function=f"f{number}") for number in range(9)]
-AGAIN = Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")], id="r1")
-KEEP = replace(remedy(verdict="not tried"), kind="person", recompiles=["r1"], person="Keep k the same.")
+MANY_SKIPPED = [replace(SKIPPED, id=f"k{number}", function=f"f{number}") for number in range(9)]
+RECOMPILE = Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")], id="r1")
+KEEP_SAME = replace(remedy(verdict="not tried"), kind="person", recompiles=["r1"], person="Keep k the same.")
 WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
 
 
-BACKWARD = replace(broken(2, gb_id="GB0123"), advice=[Advice("compile the forward pass; or set trace_autograd_ops")])
+BACKWARD = replace(break_at(2, gb_id="GB0123"), advice=[Advice("compile the forward pass; or set trace_autograd_ops")])
 STEP = Op("x", "torch.add", Location("s1", 6, 6, function="step"))
 UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], timing=Timing(12.0, 9.63))
 
@@ -83,51 +83,54 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
         (run(), "good", "No breaks: one graph."),
         (replace(run(), graphs=[replace(run().graphs[0], id=f"g{n}") for n in range(11)]), "good",
          "No breaks: 11 graphs."),
-        (run(broken(1, eager=3), broken(2)), "bad",
+        (run(break_at(1, eager=3), break_at(2)), "bad",
          "2 breaks. Fix break 1 first: it makes 3 functions run eagerly."),
-        (run(broken(1), broken(2, graphs=2)), "bad", "2 breaks. Fix break 2 first: it adds 2 graphs."),
-        (run(broken(1, eager=3), BACKWARD, broken(3)), "bad",
+        (run(break_at(1), break_at(2, graphs=2)), "bad", "2 breaks. Fix break 2 first: it adds 2 graphs."),
+        (run(break_at(1, eager=3), BACKWARD, break_at(3)), "bad",
          "3 breaks. Break 2 belongs outside of the compiled function: compile the forward pass."),
-        (run(broken(1, graphs=1)), "bad", "1 break, line 1 in step: it adds 1 graph."),
-        (run(*(broken(number, graphs=1) for number in range(1, 5))), "bad",
+        (run(break_at(1, graphs=1)), "bad", "1 break, line 1 in step: it adds 1 graph."),
+        (run(*(break_at(number, graphs=1) for number in range(1, 5))), "bad",
          "4 breaks, all for one reason: Branch on a tensor's value. They add 4 graphs; "
          "compiling the code after them took 2.00 s."),
-        (run(*(broken(number, eager=1) for number in range(1, 5))), "bad",
+        (run(*(break_at(number, eager=1) for number in range(1, 5))), "bad",
          "4 breaks, all for one reason: Branch on a tensor's value. 4 functions run eagerly."),
-        (run(*(broken(number) for number in range(1, 5)), broken(5, gb_id="GB0059")), "bad",
+        (run(*(break_at(number) for number in range(1, 5)), break_at(5, gb_id="GB0059")), "bad",
          "5 breaks, 4 of them for one reason: Branch on a tensor's value."),
-        (run(*(replace(broken(number, gb_id=gb_id, graphs=1), advice=[Advice("set x = True")])
-               for number, gb_id in enumerate(["GB0124", "GB0033", "GB0124"], 1)), broken(4)), "bad",
+        (run(*(replace(break_at(number, gb_id=gb_id, graphs=1), advice=[Advice("set x = True")])
+               for number, gb_id in enumerate(["GB0124", "GB0033", "GB0124"], 1)), break_at(4)), "bad",
          "4 breaks, 3 of them with the same fix: set x = True. They add 3 graphs; "
          "compiling the code after them took 1.50 s."),
-        (run(broken(1), broken(2), remedies=[remedy("b1", "b2")]), "bad",
+        (run(break_at(1), break_at(2), remedies=[remedy("b1", "b2")]), "bad",
          "2 breaks. Take both sides with torch.where: that removes both."),
-        (run(broken(1), broken(2), remedies=[remedy("b2", verdict="works but differs")]), "bad",
+        (run(break_at(1), break_at(2), remedies=[remedy("b2", verdict="works but differs")]), "bad",
          "2 breaks. Take both sides with torch.where: that removes break 2, with a difference."),
-        (run(broken(1), broken(2), remedies=[remedy("b1", "b2", title="Wait, and see; Set a = 1; Turn b off")]), "bad",
+        (run(break_at(1), break_at(2), remedies=[remedy("b1", "b2", title="Wait, and see; Set a = 1; Turn b off")]),
+         "bad",
          "2 breaks. Wait, and see; set a = 1; and turn b off: that removes both."),
-        (run(broken(1), broken(2), remedies=[remedy("b1", title="First"), remedy("b2", title="Second")]), "bad",
+        (run(break_at(1), break_at(2), remedies=[remedy("b1", title="First"), remedy("b2", title="Second")]), "bad",
          "2 breaks. 2 changes, each tried alone, remove both."),
-        (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", verdict="fails")]), "bad",
+        (run(break_at(1, eager=1), break_at(2), remedies=[remedy("b1", verdict="fails")]), "bad",
          "2 breaks. No change that was tried removes one. Fix break 1 first: it makes 1 function run eagerly."),
-        (run(broken(1), remedies=[replace(remedy("b1", verdict="not tried"), reason=NO_TIME)]), "bad",
+        (run(break_at(1), remedies=[replace(remedy("b1", verdict="not tried"), reason=NO_TIME)]), "bad",
          "1 break, line 1 in step. There was no time to try a change."),
-        (run(broken(1), remedies=[LATE]), "bad", f'1 break, line 1 in step. There was no time to try "{PART}".'),
-        (run(broken(1), remedies=[remedy("b1", verdict="fails"), LATE]), "bad",
+        (run(break_at(1), remedies=[NO_TIME_LEFT]),
+         "bad", f'1 break, line 1 in step. There was no time to try "{PART}".'),
+        (run(break_at(1), remedies=[remedy("b1", verdict="fails"), NO_TIME_LEFT]), "bad",
          f'1 break, line 1 in step. No change that was tried removes it; there was no time to try "{PART}".'),
-        (run(broken(1), broken(2), remedies=[remedy("b1"), BROKEN_PART]), "bad",
+        (run(break_at(1), break_at(2), remedies=[remedy("b1"), PART_WITH_BREAK]), "bad",
          "2 breaks. Take both sides with torch.where: that removes break 1. If you can remove break 2, try compiling "
          "`net` instead of step."),
-        (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", title=LAYERDROP, verdict="another result")]), "bad",
+        (run(break_at(1, eager=1), break_at(2), remedies=[remedy("b1", title=LAYERDROP, verdict="another result")]),
+         "bad",
          f'2 breaks. Only "{LAYERDROP}" removes break 1, but layers are no longer dropped in training. Fix break 1 '
          "first: it makes 1 function run eagerly."),
-        (run(broken(1), broken(2), remedies=[remedy("b1"), LEFT]), "bad",
+        (run(break_at(1), break_at(2), remedies=[remedy("b1"), UNTRIED]), "bad",
          "2 breaks. Take both sides with torch.where: that removes break 1. Trying was interrupted: break 2 is left to "
          "try."),
         (replace(run(), status="error", error=ERROR), "error", "The run ended in ValueError, line 4 in step."),
-        (STOPPED, "error",
+        (ENDED_BY_BREAK, "error",
          "Break 2 ended the run: Branch on a tensor's value, line 2 in step. There is 1 other break."),
-        (replace(run(broken(1)), status="interrupted", error=None), "bad", "Interrupted; 1 break until then."),
+        (replace(run(break_at(1)), status="interrupted", error=None), "bad", "Interrupted; 1 break until then."),
         (replace(run(), skipped=[SKIPPED]), "plain", "No breaks, but norm ran eagerly."),
         (Report("ok", Device("auto", "cpu")), "plain", "Nothing was compiled in this run."),
         (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "f", None, "entry", "empty")]), "plain",
@@ -135,23 +138,23 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
         (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "<module>", None, "entry", "empty")]), "plain",
          "Nothing was compiled: the cell has no tensor operation."),
         (Report("ok", Device("auto", "cpu"), skipped=[SKIPPED]), "plain", "Nothing was compiled: norm ran eagerly."),
-        (Report("ok", Device("auto", "cpu"), skipped=MANY),
+        (Report("ok", Device("auto", "cpu"), skipped=MANY_SKIPPED),
          "plain", "Nothing was compiled: 9 functions ran eagerly."),
-        # The name of a wrapper of torch is replaced by the reader's.
+        # The user's name for the function replaces the name of a wrapper in PyTorch.
         (Report("ok", Device("auto", "cpu"), compiled=[CompiledCall("lstm", "LSTM")],
                 sources=[Source("s1", "external_utils.py", "library", "torch/_dynamo/external_utils.py")],
                 skipped=[replace(SKIPPED, function="inner", location=WRAPPER)]),
          "plain", "Nothing was compiled: `lstm` ran eagerly."),
         (replace(run(), recompiles=[Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")])]), "plain",
          "No breaks, but f was compiled twice: k varied."),
-        (replace(run(), recompiles=[AGAIN], remedies=[replace(KEEP, is_right=True)]), "good",
+        (replace(run(), recompiles=[RECOMPILE], remedies=[replace(KEEP_SAME, is_right=True)]), "good",
          "No breaks. f was compiled twice, as expected: k varied."),
-        (replace(run(), recompiles=[AGAIN], remedies=[KEEP]), "plain",
+        (replace(run(), recompiles=[RECOMPILE], remedies=[KEEP_SAME]), "plain",
          "No breaks, but f was compiled twice: k varied. Keep k the same."),
-        (replace(run(), recompiles=[AGAIN],
-                 remedies=[replace(KEEP, person="Rare."), replace(KEEP, recompiles=["r1", "r2"])]), "plain",
+        (replace(run(), recompiles=[RECOMPILE],
+                 remedies=[replace(KEEP_SAME, person="Rare."), replace(KEEP_SAME, recompiles=["r1", "r2"])]), "plain",
          "No breaks, but f was compiled twice: k varied. Keep k the same."),
-        # So is the name of a library's wrapper, if it is all that was compiled.
+        # The user's name also replaces the name of a library's wrapper, if nothing else was compiled.
         (replace(run(), frames=[Frame("0/0", "wrapper", None, "call", "compiled", graphs=["g1"])],
                  compiled=[CompiledCall("model", "GPT2LMHeadModel")],
                  recompiles=[Recompile("0/1", "0/0", "wrapper", None, [GuardFailure("k == 1")])]), "plain",
@@ -168,10 +171,10 @@ def test_the_verdict_says_what_to_do_first(report: Report, outcome: str, text: s
 
 
 def test_sentences_of_the_verdict_about_recompiles_are_not_repeated() -> None:
-    assert render_text(replace(run(), recompiles=[AGAIN], remedies=[KEEP])).count("Keep k the same.") == 1
+    assert render_text(replace(run(), recompiles=[RECOMPILE], remedies=[KEEP_SAME])).count("Keep k the same.") == 1
 
 
-def test_figures_name_what_was_compiled() -> None:
+def test_figures_begin_with_the_name_of_the_compiled_code() -> None:
     report = replace(two_breaks(), timing=Timing(wall_s=0.84, compile_s=0.79))
     assert figures(report)[0].startswith("Cell In[7], step: ")
     assert "0.84 s, compiling 0.79 s" in figures(report)
@@ -180,7 +183,7 @@ def test_figures_name_what_was_compiled() -> None:
     assert figures(replace(run(), sources=[of_torch]))[0] == "this run"
 
 
-def test_a_decorators_wrapper_does_not_name_what_was_compiled() -> None:
+def test_a_wrapper_is_not_the_name_of_the_compiled_code() -> None:
     frames = [
         Frame("0/0", "wrapper", None, "call", "compiled"),
         Frame("1/0", "forward", Location("s1", 5, 9, function="Net.forward"), "call", "compiled", caller="0/0"),
@@ -190,39 +193,39 @@ def test_a_decorators_wrapper_does_not_name_what_was_compiled() -> None:
     assert compiled_name(report) == "Net"
 
 
-def test_a_remedy_that_makes_a_call_slower_is_not_praised() -> None:
+def test_the_verdict_says_if_a_remedy_makes_a_call_slower() -> None:
     remedy = Remedy("r1", ["b1"], "inner", "Compile net instead of sample", "edit", "works")
     fast, slow = Spread(1000, 990, 1010, 9), Spread(1500, 1490, 1510, 9)
 
-    def text_if(time: Spread) -> str:
+    def verdict_text(time: Spread) -> str:
         entry = EntryCost(
             "sample", "0/0", settled=True, eager=slow, compiled=fast, remedied=[RemediedCost(["r1"], time)]
         )
-        return verdict(replace(run(broken(1), remedies=[remedy]), cost=Cost("cpu", "eager", [entry]))).text
+        return verdict(replace(run(break_at(1), remedies=[remedy]), cost=Cost("cpu", "eager", [entry]))).text
 
-    assert text_if(slow) == (
+    assert verdict_text(slow) == (
         "1 break. Compile net instead of sample: that removes it, but a call then takes 1.50 ms, not 1.00 ms."
     )
-    assert text_if(fast) == "1 break. Compile net instead of sample: that removes it."
+    assert verdict_text(fast) == "1 break. Compile net instead of sample: that removes it."
 
 
-def test_a_change_against_recompiles_comes_with_its_cost_per_call() -> None:
+def test_a_change_that_avoids_recompiles_is_shown_with_its_cost_per_call() -> None:
     remedy = Remedy("r1", [], "mark", "Mark dimension 0 of `x` as dynamic", "mark", "works", recompiles=["r1"])
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")], id="r1")
     fast, slow = Spread(1000, 990, 1010, 9), Spread(1200, 1190, 1210, 9)
 
-    def report_if(time: Spread) -> Report:
+    def report_with_time(time: Spread) -> Report:
         entry = EntryCost("f", "0/0", settled=True, eager=slow, compiled=fast, remedied=[RemediedCost(["r1"], time)])
         cost = Cost("cpu", "eager", [entry])
         return replace(run(), recompiles=[recompile], remedies=[remedy], cost=cost)
 
-    assert verdict(report_if(slow)).text.endswith("but a call then takes 1.20 ms, not 1.00 ms.")
-    assert "a call then takes 1.20 ms, not 1.00 ms" in render_text(report_if(slow))
-    assert "without recompiles: as fast as eager" in " ".join(cost_verdicts(report_if(slow)))
-    assert "a call then takes as long as before, within measurement error" in render_text(report_if(fast))
+    assert verdict(report_with_time(slow)).text.endswith("but a call then takes 1.20 ms, not 1.00 ms.")
+    assert "a call then takes 1.20 ms, not 1.00 ms" in render_text(report_with_time(slow))
+    assert "without recompiles: as fast as eager" in " ".join(cost_verdicts(report_with_time(slow)))
+    assert "a call then takes as long as before, within measurement error" in render_text(report_with_time(fast))
 
 
-def test_the_reason_why_nothing_was_tried_is_said_once() -> None:
+def test_a_reason_why_nothing_was_tried_is_stated_once() -> None:
     one, two = (
         replace(
             remedy(ident, verdict="not tried"),
@@ -232,19 +235,21 @@ def test_the_reason_why_nothing_was_tried_is_said_once() -> None:
         )
         for ident, function in (("b1", "step"), ("b2", "loss"))
     )
-    text = render_text(run(broken(1), broken(2, gb_id="GB0059"), remedies=[one, two]))
+    text = render_text(run(break_at(1), break_at(2, gb_id="GB0059"), remedies=[one, two]))
     assert "not tried: step could not run again" in text
     assert "not tried: loss could not run again" in text
-    alike = render_text(run(broken(1), broken(2, gb_id="GB0059"), remedies=[one, replace(two, reason=one.reason)]))
-    assert alike.count("could not run again") == 1
-    assert "could not run again" in alike.partition("\n")[0]
+    one_reason_text = render_text(
+        run(break_at(1), break_at(2, gb_id="GB0059"), remedies=[one, replace(two, reason=one.reason)])
+    )
+    assert one_reason_text.count("could not run again") == 1
+    assert "could not run again" in one_reason_text.partition("\n")[0]
 
 
-def test_the_advice_stays_if_nothing_was_tried() -> None:
-    untried = replace(
+def test_the_advice_is_shown_if_nothing_was_tried() -> None:
+    untried_remedy = replace(
         remedy("b1", verdict="not tried"), kind="person", person="Decide what to compile.", reason=NO_TIME
     )
-    report = run(replace(broken(1), advice=[Advice("use torch.where", "graphbreak")]), remedies=[untried])
+    report = run(replace(break_at(1), advice=[Advice("use torch.where", "graphbreak")]), remedies=[untried_remedy])
     assert "do: use torch.where" in render_text(report)
     assert "Decide what to compile." not in render_text(report)
-    assert "Decide what to compile." in render_text(replace(report, breaks=[broken(1)]))
+    assert "Decide what to compile." in render_text(replace(report, breaks=[break_at(1)]))

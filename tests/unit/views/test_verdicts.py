@@ -34,7 +34,7 @@ WRONG = Verdict(
 )
 BREAKS = Verdict("torch.compile", "breaks", graphs=2, breaks=1)
 RAISES = Verdict("torch.fx.symbolic_trace", "raises", raised=Raised("TraceError", "no control flow", "capture"))
-LATE = Verdict("torch.jit.script", "raises", raised=Raised("RuntimeError", "an int", "program"))
+RAISES_LATER = Verdict("torch.jit.script", "raises", raised=Raised("RuntimeError", "an int", "program"))
 REFUSES = Verdict(
     "torch.export.export",
     "refuses",
@@ -64,10 +64,10 @@ Graphs and breaks are counted with the first input.
 
 
 def test_text_contains_each_verdict_with_its_evidence() -> None:
-    assert table_of(WRONG, BREAKS, RAISES, LATE, REFUSES).to_text() == EXPECTED_TEXT
+    assert table_of(WRONG, BREAKS, RAISES, RAISES_LATER, REFUSES).to_text() == EXPECTED_TEXT
 
 
-def test_a_wrong_result_without_a_warning_is_labelled() -> None:
+def test_a_wrong_result_without_a_warning_is_pointed_out() -> None:
     silent = Verdict("torch.jit.trace", "silently wrong", graphs=1, breaks=0, difference="1 instead of 2")
     assert "without a warning" in table_of(silent).to_text()
 
@@ -78,7 +78,7 @@ def test_a_single_input_is_reported_as_weak_evidence() -> None:
     assert "none of these inputs" not in text
 
 
-def test_there_is_one_table_and_its_rows_have_headings() -> None:
+def test_the_rows_and_columns_of_the_table_have_headings() -> None:
     html = table_of(WRONG, RAISES).to_html()
     rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
     assert [re.sub(r"<[^>]+>", " ", row).split()[0] for row in rows[1:]] == [
@@ -91,13 +91,13 @@ def test_there_is_one_table_and_its_rows_have_headings() -> None:
     assert "–" in rows[2]
 
 
-class Tags(HTMLParser):
+class TagCollector(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.seen: set[str] = set()
+        self.tags: set[str] = set()
 
     def handle_starttag(self, tag: str, _: object) -> None:
-        self.seen.add(tag)
+        self.tags.add(tag)
 
 
 def test_hostile_text_is_never_markup() -> None:
@@ -115,10 +115,10 @@ def test_hostile_text_is_never_markup() -> None:
     table = Frontends(
         HOSTILE, HOSTILE, Example(HOSTILE, HOSTILE), [Example(HOSTILE, "")], True, [hostile, raises], HOSTILE
     )
-    plain = Tags()
-    plain.feed(table_of(WRONG, RAISES).to_html())
-    tags = Tags()
+    expected_tags = TagCollector()
+    expected_tags.feed(table_of(WRONG, RAISES).to_html())
+    tags = TagCollector()
     tags.feed(table.to_html())
-    assert tags.seen <= plain.seen | {"code"}
+    assert tags.tags <= expected_tags.tags | {"code"}
     for text in (table.to_html(), table.to_text()):
         assert not {"\x1b", "\u202e"} & set(text)

@@ -1,4 +1,4 @@
-"""The content of outputs, and the messages of the widget to its front end."""
+"""The content of outputs, and the messages from the widget to its front end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def sent_messages(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     messages: list[Any] = []
     monkeypatch.setattr(ReportWidget, "send", lambda _, content: messages.append(content))
     return messages
@@ -50,7 +50,7 @@ def test_the_bundle_contains_the_report_in_all_formats() -> None:
     assert read_report(json.loads(json.dumps(bundle))).to_dict() == with_stacks(report).to_dict()
 
 
-def test_with_a_widget_the_bundle_names_it() -> None:
+def test_the_bundle_contains_the_id_of_the_widget() -> None:
     widget = ReportWidget()
     widget.finish(two_breaks())
     bundle = mime_bundle(two_breaks(), widget)
@@ -96,21 +96,21 @@ def test_progress_after_the_end_is_dropped() -> None:
     assert widget._progress == {}
 
 
-def test_the_widget_answers_requests_of_the_front_end(sent: list[Any]) -> None:
+def test_the_widget_answers_requests_from_the_front_end(sent_messages: list[Any]) -> None:
     widget = ReportWidget()
     widget._handle_msg({"content": {"data": {"method": "custom", "content": {"ask": "rest"}}}, "buffers": []})
-    assert sent == []
+    assert sent_messages == []
     report = big(breaks=30, ops=60)
     widget.finish(report)
     for ask in ("rest", "text", "json", "__class__", None):
         widget._handle_msg({"content": {"data": {"method": "custom", "content": {"ask": ask}}}, "buffers": []})
-    assert [message["asked"] for message in sent] == ["rest", "text", "json"]
-    assert len(sent[0]["answer"]["places-0"]) == 20
-    assert sent[1]["answer"] == report.to_text()
-    assert Report.from_json(sent[2]["answer"]) == report
+    assert [message["asked"] for message in sent_messages] == ["rest", "text", "json"]
+    assert len(sent_messages[0]["answer"]["places-0"]) == 20
+    assert sent_messages[1]["answer"] == report.to_text()
+    assert Report.from_json(sent_messages[2]["answer"]) == report
 
 
-def test_only_live_reports_have_the_rules_for_what_scripts_add() -> None:
+def test_only_live_reports_have_style_rules_for_elements_that_scripts_add() -> None:
     widget = ReportWidget()
     widget.finish(two_breaks())
     rule = ".gb-tablist{"
@@ -131,37 +131,37 @@ def test_a_saved_cell_is_small() -> None:
 def with_stacks(report: Report) -> Report:
     """Return a report in which each occurrence without a stack has the stack of its break."""
 
-    def filled(break_: Break) -> Break:
+    def with_own_stack(break_: Break) -> Break:
         stacks = [replace(occurrence, stack=occurrence.stack or break_.stack) for occurrence in break_.occurrences]
         return replace(break_, occurrences=stacks)
 
-    return replace(report, breaks=[filled(break_) for break_ in report.breaks])
+    return replace(report, breaks=[with_own_stack(break_) for break_ in report.breaks])
 
 
 @pytest.mark.parametrize("make", SAVED.values(), ids=SAVED)
-def test_a_saved_report_is_read_as_it_was(make: Callable[[], Report]) -> None:
+def test_a_saved_report_is_read_unchanged(make: Callable[[], Report]) -> None:
     report = make()
     shape = Tensor("s0", None, "torch.int64")  # a field that readers require, although it is null
     report = replace(report, graphs=[replace(graph, inputs=[shape]) for graph in report.graphs])
     assert read_report(mime_bundle(report, None)).to_dict() == with_stacks(report).to_dict()
 
 
-def test_a_saved_report_has_a_stack_once_even_if_columns_are_unknown_in_callers() -> None:
+def test_an_equal_stack_is_saved_once_even_without_the_columns_of_callers() -> None:
     report = two_breaks()
     outermost = report.breaks[0].stack[0]
-    less_exact = [replace(outermost, column=None, end_column=None), *report.breaks[0].stack[1:]]
-    elsewhere = [replace(outermost, line=outermost.line + 1), *report.breaks[0].stack[1:]]
+    without_columns = [replace(outermost, column=None, end_column=None), *report.breaks[0].stack[1:]]
+    different_stack = [replace(outermost, line=outermost.line + 1), *report.breaks[0].stack[1:]]
     first = report.breaks[0].occurrences[0]
-    occurrences = [replace(first, stack=stack) for stack in (report.breaks[0].stack, less_exact, elsewhere)]
+    occurrences = [replace(first, stack=stack) for stack in (report.breaks[0].stack, without_columns, different_stack)]
     report = replace(report, breaks=[replace(report.breaks[0], occurrences=occurrences), *report.breaks[1:]])
     bundle = mime_bundle(report, None)
     saved = [occurrence["stack"] for occurrence in bundle[MIME_TYPE]["breaks"][0]["occurrences"]]
     assert [bool(stack) for stack in saved] == [False, False, True]
     read = read_report(bundle).breaks[0]
-    assert [occurrence.stack for occurrence in read.occurrences] == [read.stack, read.stack, elsewhere]
+    assert [occurrence.stack for occurrence in read.occurrences] == [read.stack, read.stack, different_stack]
 
 
-def test_a_saved_report_leaves_out_what_is_unknown_inside_its_parts() -> None:
+def test_null_fields_are_left_out_inside_the_parts_of_a_saved_report() -> None:
     report = two_breaks()
     saved = mime_bundle(report, None)[MIME_TYPE]
     assert saved.keys() == report.to_dict().keys() | {"rows"}
@@ -186,15 +186,15 @@ def test_long_code_of_graphs_is_compressed_and_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "packed",
+    "damaged_code",
     [
         None, [], "text", {}, {"gzip": None}, {"gzip": "no base64"}, {"gzip": b64encode(b"no gzip").decode()},
         {"gzip": b64encode(gzip.compress(b"no JSON")).decode()},
         {"gzip": b64encode(gzip.compress(b'{"code": {"A": 3}}')).decode()},
     ],
 )  # fmt: skip
-def test_a_report_whose_code_cannot_be_read_has_none(packed: object) -> None:
-    bundle = mime_bundle(with_long_code(), None) | {REST_TYPE: packed}
+def test_a_report_with_damaged_code_is_read_without_the_code(damaged_code: object) -> None:
+    bundle = mime_bundle(with_long_code(), None) | {REST_TYPE: damaged_code}
     assert not any(graph.code for graph in read_report(bundle).graphs)
 
 
@@ -203,7 +203,7 @@ def test_outputs_are_small() -> None:
     for path in sorted(RECORDINGS.glob("*.log")):
         bundle = mime_bundle(build_report(read_recording(path)), None)
         total += len(bundle["text/html"].encode()) + len(msgspec.json.encode(bundle[MIME_TYPE]))
-    # A tenth more than the outputs had when this was written. Each contains a style sheet of 10 kB.
+    # A tenth more than these outputs once had. Each contains a style sheet of 10 kB.
     assert total < 275_000
 
 

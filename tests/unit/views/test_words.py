@@ -51,8 +51,8 @@ from jupyter_graphbreak.views.words.verdict import verdict
 from tests.support.sample_reports import big, no_breaks, two_breaks
 
 
-def model() -> Report:
-    """Return a report with a library break of six frames, one in a library helper, and one in the reader's code."""
+def library_report() -> Report:
+    """Return a report with breaks in a library (in five frames), in a library's helper and in the user's code."""
     branch = Location("s2", 660, 660, 19, 56, "forward", "dropout_probability < self.layerdrop")
     helper = Location("s3", 332, 335, 30, 9, "<dictcomp>", "{\n    f'output_{k}': 1\n}")
     own = Location("s1", 2, 2, 0, 9, "step", "print(1)")
@@ -109,7 +109,7 @@ def model() -> Report:
 
 
 def test_breaks_in_own_code_come_first_and_in_library_helpers_last() -> None:
-    report = model()
+    report = library_report()
     assert [break_.id for break_ in report.breaks] == ["b1", "b2", "b3"]
     assert report.order == ["b3", "b1", "b2"]
     assert break_numbers(report) == {"b3": 1, "b1": 2, "b2": 3}
@@ -118,7 +118,7 @@ def test_breaks_in_own_code_come_first_and_in_library_helpers_last() -> None:
 
 
 def test_text_and_markup_have_the_same_order_and_numbers() -> None:
-    text = render_text(model())
+    text = render_text(library_report())
     assert [line[:30].split()[:3] for line in text.split("\n") if line[:2].strip().isdigit() and line[2:4] == "  "] == [
         ["1", "line", "2"],
         ["2", "modeling_bart.py:660", "in"],
@@ -126,7 +126,7 @@ def test_text_and_markup_have_the_same_order_and_numbers() -> None:
     ]
     rows = re.findall(
         r'<li class="gb-item gb-break" id="\w+-(b\d).*?<span class="gb-place">(.*?)</span>',
-        render_html(model()),
+        render_html(library_report()),
         re.DOTALL,
     )
     assert [number for number, _ in rows] == ["b1", "b2", "b3"]
@@ -134,7 +134,7 @@ def test_text_and_markup_have_the_same_order_and_numbers() -> None:
 
 
 def test_a_break_shows_its_cost_and_that_it_was_allowed_by_default() -> None:
-    report = model()
+    report = library_report()
     costs = [cost_text(break_) for break_ in report.breaks]
     assert costs[0] == "adds 1 graph; compiling the code after it took 0.50 s; 3 functions run eagerly"
     assert costs[1] == "1 function runs eagerly"
@@ -145,19 +145,19 @@ def test_a_break_shows_its_cost_and_that_it_was_allowed_by_default() -> None:
 
 
 def test_advice_names_the_break_to_fix_first() -> None:
-    report = model()
+    report = library_report()
     (advice,) = advice_for_break(report, report.breaks[1])
     assert advice.text.startswith("fix break 2 first: this is compiled separately because its caller `wrapper` runs")
 
 
-def test_a_place_in_a_library_has_a_qualified_name() -> None:
-    report = model()
+def test_a_location_in_a_library_has_a_qualified_name() -> None:
+    report = library_report()
     assert location_text(report, report.breaks[0].location) == "modeling_bart.py:660 in BartDecoder.forward"
     assert location_text(report, report.resumes[1].location) == "modeling_bart.py:1280 in BartForCausalLM.forward"
 
 
-def test_a_note_is_about_its_own_function_and_names_other_files() -> None:
-    report = model()
+def test_a_note_describes_the_function_of_its_line_and_names_other_files() -> None:
+    report = library_report()
     break_ = report.breaks[0]
     assert aftermath_in_function(report, break_) == "runs eagerly"
     assert aftermath_in_function(report, replace(break_, skipped=[])) == (
@@ -173,8 +173,10 @@ def test_a_note_is_about_its_own_function_and_names_other_files() -> None:
     assert aftermath_in_function(own, own.breaks[0]) == "resumes at 15 (B)"
 
 
-def test_the_course_names_calls_and_contains_a_break_of_six_frames_once() -> None:
-    steps = [(">".join(segment.calls), segment.step.kind, segment.step.number) for segment in run_steps(model())]
+def test_the_steps_of_a_run_contain_a_break_of_several_frames_once() -> None:
+    steps = [
+        (">".join(segment.calls), segment.step.kind, segment.step.number) for segment in run_steps(library_report())
+    ]
     inner = "wrapper>forward>wrapper>wrapper"
     assert steps == [
         ("wrapper>forward>wrapper", "eager", None),
@@ -189,11 +191,11 @@ def test_the_course_names_calls_and_contains_a_break_of_six_frames_once() -> Non
     ]
 
 
-def again(*guards: str, limit: bool = False) -> Report:
-    return again_at(None, *guards, limit=limit)
+def report_with_recompiles(*guards: str, limit: bool = False) -> Report:
+    return report_with_guard_location(None, *guards, limit=limit)
 
 
-def again_at(guard_location: Location | None, *guards: str, limit: bool = False) -> Report:
+def report_with_guard_location(guard_location: Location | None, *guards: str, limit: bool = False) -> Report:
     f = Location("s1", 2, 2, function="f")
     recompiles = [
         Recompile(f"0/{index}", "0/0", "f", f, [GuardFailure(guard, guard_location)], limit and index == len(guards))
@@ -204,12 +206,12 @@ def again_at(guard_location: Location | None, *guards: str, limit: bool = False)
     return replace(report, sources=[*report.sources, library], recompiles=recompiles)
 
 
-def test_if_the_time_ends_before_any_trial_the_general_advice_stays_with_the_reason() -> None:
+def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() -> None:
     decision = Remedy(
         "m1", [], "person", "A person must decide", "person", "not tried",
         reason=NO_TIME_AT_ALL, person="Keep it the same.", recompiles=["c1"],
     )  # fmt: skip
-    report = again("tensor 'x' size mismatch at index 0. expected 2, actual 3")
+    report = report_with_recompiles("tensor 'x' size mismatch at index 0. expected 2, actual 3")
     report = replace(report, recompiles=[replace(report.recompiles[0], id="c1")], remedies=[decision])
     section = next(section for section in build_rows(report).sections if section.id == "recompile")
     shown = [render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report))), "\n".join(section.rows[0].more)]
@@ -219,7 +221,7 @@ def test_if_the_time_ends_before_any_trial_the_general_advice_stays_with_the_rea
         assert "Keep it the same" not in text
 
 
-def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies() -> None:
+def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
     report = two_breaks()
     decisions = [
         Remedy("m1", [known.id], "person", "A person must decide", "person", "not tried", reason=NO_TIME_AT_ALL)
@@ -235,70 +237,74 @@ def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies()
     ("report", "story", "advice"),
     [
         (
-            again(*(f"k == {value}" for value in range(2, 10)), limit=True),
+            report_with_recompiles(*(f"k == {value}" for value in range(2, 10)), limit=True),
             "k: 2 -> 3 -> ... -> 9 -> different value",
             "`torch.compile(..., dynamic=True)`, or a tensor instead of a number: `k = torch.tensor(9)`",
         ),
         (
-            again("tensor 'x' size mismatch at index 0. expected 2, actual 3"),
+            report_with_recompiles("tensor 'x' size mismatch at index 0. expected 2, actual 3"),
             "dimension 0 of x: 2 -> 3",
             "`torch._dynamo.mark_dynamic(x, 0)` before the call, or `torch.compile(..., dynamic=True)`",
         ),
         (
-            again("___stack0.__self__.n == 0"),
+            report_with_recompiles("___stack0.__self__.n == 0"),
             "self.n: 0 -> different value",
             "a tensor instead of a number: `self.n = torch.tensor(0)`; "
             "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well",
         ),
         (
-            again("___stack0 == 28.5"),
+            report_with_recompiles("___stack0 == 28.5"),
             "the value that the break returned: 28.5 -> different value",
             "remove the break: the recompiles end with it; or `torch.compile(..., dynamic=True)`",
         ),
         (
-            again("___stack0 == 0"),
+            report_with_recompiles("___stack0 == 0"),
             "the value that the break returned: 0 -> different value",
             "remove the break: the recompiles end with it",
         ),
         (
-            again("k == 1"),
+            report_with_recompiles("k == 1"),
             "k: 1 -> different value",
             "a tensor instead of a number: `k = torch.tensor(1)`",
         ),
         (
-            again("self.k == 2"),
+            report_with_recompiles("self.k == 2"),
             "self.k: 2 -> different value",
             "a tensor instead of a number: `self.k = torch.tensor(2)`; "
             "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well",
         ),
         (
-            again("self.rate == 0.1"),
+            report_with_recompiles("self.rate == 0.1"),
             "self.rate: 0.1 -> different value",
             "a tensor instead of a number: `self.rate = torch.tensor(0.1)`",
         ),
         (
-            again_at(Location("s9", 73, 73), "self.drop.p == 0.1"),
+            report_with_guard_location(Location("s9", 73, 73), "self.drop.p == 0.1"),
             "self.drop.p: 0.1 -> different value",
             "each value of `self.drop.p` is compiled separately: use few values, or a tensor if the library takes one",
         ),
         (
-            again("len(args) == 2"),
+            report_with_recompiles("len(args) == 2"),
             "len(args): 2 -> different value",
             "each length of `args` is compiled separately: pass one stacked tensor, or always the same length",
         ),
         (
-            again("mode == 'a'"),
+            report_with_recompiles("mode == 'a'"),
             "mode: 'a' -> different value",
             "each value of `mode` is compiled separately: branch on it outside the compiled function",
         ),
         (
-            again("causal == False"),
+            report_with_recompiles("causal == False"),
             "causal: False -> True",
             "each value of `causal` is compiled separately: branch on it outside the compiled function",
         ),
-        (again("tensor 'x' rank mismatch. expected 1, actual 2"), "number of dimensions of x: 1 -> 2", ""),
         (
-            again(
+            report_with_recompiles("tensor 'x' rank mismatch. expected 1, actual 2"),
+            "number of dimensions of x: 1 -> 2",
+            "",
+        ),
+        (
+            report_with_recompiles(
                 "tensor 'x' rank mismatch. expected 1, actual 2. Guard failed on a parameter, consider using "
                 "torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on parameters."
             ),
@@ -306,23 +312,27 @@ def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies()
             "",
         ),
         (
-            again("tensor 'x' requires_grad mismatch. expected requires_grad=0"),
+            report_with_recompiles("tensor 'x' requires_grad mismatch. expected requires_grad=0"),
             "requires_grad of x: False -> True",
             "",
         ),
         (
-            again("___check_obj_id(fn, 140), type=<class 'function'>", "___check_obj_id(fn, 150), type=<class 'x'>"),
+            report_with_recompiles(
+                "___check_obj_id(fn, 140), type=<class 'function'>", "___check_obj_id(fn, 150), type=<class 'x'>"
+            ),
             "`fn` is a different object",
             "",
         ),
-        (again("GLOBAL_STATE changed: grad_mode "), "the grad mode changed", ""),
+        (report_with_recompiles("GLOBAL_STATE changed: grad_mode "), "the grad mode changed", ""),
         (
-            again("GLOBAL_STATE changed: grad_mode autocast(cpu)_enabled autocast(cpu)_dtype allow_tf32 "),
+            report_with_recompiles(
+                "GLOBAL_STATE changed: grad_mode autocast(cpu)_enabled autocast(cpu)_dtype allow_tf32 "
+            ),
             "the grad mode, autocast on cpu and `allow_tf32` changed",
             "",
         ),
         (
-            again(
+            report_with_recompiles(
                 "BACKEND_MATCH failure: torch.compile detected different backends. Cached backend: f (id=0x1).",
                 "BACKEND_MATCH failure: torch.compile detected different backends. Cached backend: f (id=0x2).",
             ),
@@ -330,33 +340,33 @@ def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies()
             "pass the same backend, mode and options each time; make a backend function once",
         ),
         (
-            again("not args"),
+            report_with_recompiles("not args"),
             "len(args): 0 -> 1 or more",
             "each length of `args` is compiled separately: pass one stacked tensor, or always the same length",
         ),
         (
-            again("not ___dict_contains('z', L['opt'].state[L['p']])"),
+            report_with_recompiles("not ___dict_contains('z', L['opt'].state[L['p']])"),
             "`opt.state[p]` has the key 'z' in some calls only",
             "",
         ),
         (
-            again("L['opt'].param_groups[0]['k'] == 2"),
+            report_with_recompiles("L['opt'].param_groups[0]['k'] == 2"),
             "opt.param_groups[0]['k']: 2 -> different value",
             "leave `step()` of this optimizer out of the compiled function",
         ),
-        (again("G['__import_a_dot_b'].device is None"), "`a.b.device is None` failed", ""),
+        (report_with_recompiles("G['__import_a_dot_b'].device is None"), "`a.b.device is None` failed", ""),
         (
-            again("Cache line invalidated because L['___stack0'] got deallocated"),
+            report_with_recompiles("Cache line invalidated because L['___stack0'] got deallocated"),
             "a value that the break returned no longer exists",
             "",
         ),
         (
-            again("expected type of 'x' to be a tensor type, ' but found <class 'float'>"),
+            report_with_recompiles("expected type of 'x' to be a tensor type, ' but found <class 'float'>"),
             "`x` has a different type (float)",
             "",
         ),
         (
-            again("len(__import_pyro_dot_runtime._STACK) == 6"),
+            report_with_recompiles("len(__import_pyro_dot_runtime._STACK) == 6"),
             "len(pyro.runtime._STACK): 6 -> different value",
             "each length of `pyro.runtime._STACK` is compiled separately: pass one stacked tensor, or always the same "
             "length",
@@ -373,8 +383,8 @@ def test_recompiles_are_sentences_with_advice(report: Report, story: str, advice
     ("guard", "advice"),
     [("k == 2", "`torch.compile(..., dynamic=True)`"), ("k == 0", ""), ("mode == 'a'", ""), ("len(args) == 2", "")],
 )
-def test_advice_on_recompiles_of_a_library_asks_for_no_change_of_its_code(guard: str, advice: str) -> None:
-    report = again(guard)
+def test_advice_on_recompiles_in_a_library_asks_for_no_change_to_its_code(guard: str, advice: str) -> None:
+    report = report_with_recompiles(guard)
     at = Location("s9", 3, 3, function="f")
     report = replace(
         report,
@@ -386,14 +396,14 @@ def test_advice_on_recompiles_of_a_library_asks_for_no_change_of_its_code(guard:
 
 def test_only_callers_of_a_librarys_function_can_convert_its_arguments() -> None:
     failure = GuardFailure("tensor 'x' dtype mismatch. expected Float, actual Long")
-    (called_inside,) = failed_guards([(0, failure)], is_inner=True, is_library=True)
-    assert not called_inside.advice
+    (inner_guard,) = failed_guards([(0, failure)], is_inner=True, is_library=True)
+    assert not inner_guard.advice
     for is_inner, is_library in ((True, False), (False, True)):
         (guard,) = failed_guards([(0, failure)], is_inner=is_inner, is_library=is_library)
         assert guard.advice == "give `x` one dtype before the call: `x = x.to(...)`"
 
 
-def test_the_text_gives_the_same_advice_once() -> None:
+def test_the_text_does_not_repeat_advice() -> None:
     one = two_breaks().breaks[0]
     other = replace(one, id="b2", gb_id="GB0025", gb_type="Call to `print`")
     text = render_text(replace(two_breaks(), breaks=[replace(one, id="b1"), other], order=["b1", "b2"]))
@@ -414,7 +424,7 @@ def test_a_group_names_the_causes_of_all_its_breaks() -> None:
 
 def test_advice_for_several_guards_of_one_function_is_given_once() -> None:
     guards = [GuardFailure(f"tensor '{name}' size mismatch at index 0. expected 2, actual 3") for name in ("x", "y")]
-    report = between_breaks(1, "")
+    report = report_between_breaks(1, "")
     (entry,) = recompilations(replace(report, recompiles=[replace(report.recompiles[0], reasons=guards)]))
     assert [bool(guard.advice) for guard in entry.guards] == [True, False]
 
@@ -427,7 +437,7 @@ def test_the_text_shows_the_lines_of_the_listed_breaks_alone_if_many_have_one_ca
 
 
 @pytest.mark.parametrize(("guard_line", "shown"), [(70, {68, 72}), (None, {58, 100})], ids=["recompile", "graph"])
-def test_a_long_cell_without_breaks_is_shown_where_something_happened(guard_line: int | None, shown: set[int]) -> None:
+def test_the_text_of_a_long_cell_shows_lines_with_recompiles_or_graphs(guard_line: int | None, shown: set[int]) -> None:
     lines = [f"line_{number}" for number in range(1, 121)]
     cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, "\n".join(lines))])
     graph = replace(no_breaks().graphs[0], ops=[], lines=[GraphLine("s1", 60, 1)])
@@ -443,13 +453,13 @@ def test_a_long_cell_without_breaks_is_shown_where_something_happened(guard_line
     assert 1 not in listed
 
 
-def test_the_text_counts_nothing_that_is_zero() -> None:
+def test_the_text_leaves_out_counts_of_zero() -> None:
     nothing = replace(no_breaks(), graphs=[], summary=replace(no_breaks().summary, graphs=0, ops=0))
     assert re.search(r"\b0 (?!s\b)", render_text(nothing)) is None
 
 
-def between_breaks(count: int, guard: str) -> Report:
-    """Return a report on functions that are called between breaks, each recompiled once."""
+def report_between_breaks(count: int, guard: str) -> Report:
+    """Return a report of functions that are called between breaks, each recompiled once."""
     recompiles = [
         Recompile(f"{index}/1", f"{index}/0", f"f{index}", Location("s1", index, index), [GuardFailure(guard)])
         for index in range(1, count + 1)
@@ -474,9 +484,9 @@ def between_breaks(count: int, guard: str) -> Report:
         ),
     ],
 )
-def test_a_mark_is_advised_only_for_variables_of_the_reader(name: str, subject: str, advice: str) -> None:
+def test_a_mark_is_advised_only_for_the_users_variables(name: str, subject: str, advice: str) -> None:
     guard = f"tensor '{name}' size mismatch at index 0. expected 2, actual 3"
-    few = between_breaks(3, guard)
+    few = report_between_breaks(3, guard)
     first = recompilations(few)[0].guards[0]
     assert (first.variation, first.advice) == (f"dimension 0 of {subject}: 2 -> 3", advice)
     assert listed_recompilations(few) == recompilations(few)
@@ -490,10 +500,10 @@ def test_a_mark_is_advised_only_for_variables_of_the_reader(name: str, subject: 
     ],
 )
 @pytest.mark.parametrize("remedies", [None, []], ids=["untried", "tried"])
-def test_functions_that_results_of_breaks_recompile_are_one_entry_in_every_view(
+def test_recompiles_caused_by_results_of_breaks_are_one_entry_in_every_view(
     guard: str, why: str, remedies: list[Remedy] | None
 ) -> None:
-    report = replace(between_breaks(6, guard), remedies=remedies)
+    report = replace(report_between_breaks(6, guard), remedies=remedies)
     (entry,) = listed_recompilations(report)
     assert (entry.function, entry.times_text, entry.guards[0].variation) == (
         "6 functions between breaks",
@@ -513,7 +523,7 @@ def test_functions_that_results_of_breaks_recompile_are_one_entry_in_every_view(
         f"Do: {advice}",
     )
     assert render_html(report).count(why) == 1
-    different = between_breaks(6, "k == 2")
+    different = report_between_breaks(6, "k == 2")
     assert listed_recompilations(different) == recompilations(different)
 
 
@@ -522,7 +532,7 @@ def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in
     person = Remedy(
         "m1", [], "person", "A person must decide", "person", "not tried", recompiles=["r1"], person="As is."
     )
-    report = replace(between_breaks(6, guard), remedies=[person])
+    report = replace(report_between_breaks(6, guard), remedies=[person])
     report = replace(
         report, recompiles=[replace(recompile, id=f"r{n}") for n, recompile in enumerate(report.recompiles, 1)]
     )
@@ -539,30 +549,30 @@ def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in
         ["recompiled 6 times", f"{why}, line 1, line 2, line 3 and 3 more"],
     )
     assert render_html(report).count(why) == 1
-    few = between_breaks(3, guard)
+    few = report_between_breaks(3, guard)
     assert listed_recompilations(few) == recompilations(few)
     mixed = replace(report, recompiles=[replace(report.recompiles[0], limit_hit=True), *report.recompiles[1:4]])
     assert len(listed_recompilations(mixed)) == 4
 
 
-SPENT = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"
+LIMIT_REACHED = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"
 
 
 def test_a_headline_does_not_hide_the_recompile_limit() -> None:
-    report = again("k == 1", "k == 2", "k == 3", limit=True)
-    verdict = f"{SPENT[0].upper()}{SPENT[1:]}."
+    report = report_with_recompiles("k == 1", "k == 2", "k == 3", limit=True)
+    verdict = f"{LIMIT_REACHED[0].upper()}{LIMIT_REACHED[1:]}."
     assert render_text(report).startswith(f"{verdict}\nCell In[1], f: 1 graph, 2 ops")
     assert f'<p class="gb-verdict gb-bad">{verdict}</p>' in render_html(report)
     assert render_markdown([report]).startswith(
         "**compile_explain**: Cell In&#91;1&#93;: No breaks, but f was compiled"
     )
     job = Job([Process("p1", 0, 1, None, report), Process("p2", 1, 2, None, no_breaks())], [])
-    assert job_headline(job) == f"2 processes, {SPENT} in 1 of 2 processes"
+    assert job_headline(job) == f"2 processes, {LIMIT_REACHED} in 1 of 2 processes"
     assert job_headline(Job(job.processes[1:], [])) == "1 process, 0 breaks"
 
 
 def test_a_headline_names_the_functions_that_reached_the_limit() -> None:
-    report = again("k == 1", limit=True)
+    report = report_with_recompiles("k == 1", limit=True)
     unknown = [replace(recompile, of=None) for recompile in report.recompiles]
     assert limited_functions_text(replace(report, recompiles=unknown)) == "f now runs eagerly (recompile limit)"
     wrapped = [Skipped(f"k{name}", None, name, None, "", kind="shared wrapper") for name in ("g", "h")]
@@ -573,7 +583,7 @@ def test_a_headline_names_the_functions_that_reached_the_limit() -> None:
 
 
 def several_guards() -> Report:
-    """Return a report on a function whose flag, name and size vary: each recompile has a failed guard per version."""
+    """Return a report of a function whose flag, name and size vary: a recompile has failed guards of each version."""
     f = Location("s1", 2, 4, function="f")
     causal = Location("s1", 3, 3, function="f", code="if causal:")
     name = Location("s1", 4, 4, function="f", code="if name == 'a':")
@@ -603,12 +613,12 @@ def test_each_failed_guard_has_its_own_count_and_lines() -> None:
     ]
     assert known == [
         ("dimension 0 of x: 4 -> 5 -> ... -> 8", "all 4 times", []),
-        ("name: 'a', 'b'", "3 of 4 times", [4]),  # 'a' recurred, so no arrow
+        ("name: 'a', 'b'", "3 of 4 times", [4]),  # 'a' recurred, so there is no arrow
         ("causal: False -> True", "1 of 4 times", [3]),
     ]
 
 
-def test_views_name_every_failed_guard() -> None:
+def test_every_view_lists_every_failed_guard() -> None:
     report = several_guards()
     text = render_text(report)
     assert "f recompiled 3 times, then limit reached: runs eagerly, because these varied:\n" in text
@@ -630,13 +640,13 @@ def test_views_name_every_failed_guard() -> None:
     ],
 )
 def test_a_recompile_refused_by_the_limit_is_not_counted(guards: int, limit: bool, times: str) -> None:
-    report = again(*(f"k == {value}" for value in range(guards)), limit=limit)
+    report = report_with_recompiles(*(f"k == {value}" for value in range(guards)), limit=limit)
     (recompilation,) = recompilations(report)
     assert recompilation.times_text == times
 
 
 def test_a_function_at_the_recompile_limit_is_not_called_good() -> None:
-    html = render_html(again("k == 2", limit=True)).partition("</style>")[2]
+    html = render_html(report_with_recompiles("k == 2", limit=True)).partition("</style>")[2]
     assert "gb-good" not in html
     assert "No breaks, but f was compiled once and now runs eagerly (recompile limit)." in html
     assert "gb-good" in render_html(no_breaks()).partition("</style>")[2]
@@ -666,13 +676,13 @@ def test_the_sentence_for_an_interrupted_run() -> None:
     html = render_html(report)
     assert "<b>Interrupted</b> at" in html
     assert "the report covers what happened until then" in html
-    # An interrupt before the cell began, or during reporting, has no place.
+    # An interrupt before the cell began or while the report was made has no location.
     report = replace(no_breaks(), status="interrupted", error=None)
     assert " -  interrupted: the report covers what happened until then" in render_text(report)
 
 
 def test_an_older_report_lists_breaks_as_they_occurred() -> None:
-    report = replace(model(), order=[])
+    report = replace(library_report(), order=[])
     assert break_numbers(report) == {"b1": 1, "b2": 2, "b3": 3}
 
 
@@ -707,9 +717,9 @@ def test_reports_link_to_nothing_else(url: str | None) -> None:
     assert not is_known_page(url)
 
 
-def test_a_long_path_names_the_readers_own_calls() -> None:
-    """Lightning's loops call the reader's `training_step`, which calls the library again."""
-    report = model()
+def test_a_long_call_path_shows_the_users_own_calls() -> None:
+    """Lightning's loops call the user's `training_step`, which calls the library again."""
+    report = library_report()
     cell, library = report.sources[0].id, "s2"
 
     def call(source: str, line: int, function: str) -> Location:
@@ -724,7 +734,7 @@ def test_a_long_path_names_the_readers_own_calls() -> None:
     assert path.endswith("modeling_bart.py:5 in log")
 
 
-def test_a_run_is_titled_by_what_was_compiled() -> None:
+def test_the_title_of_a_run_names_the_compiled_code() -> None:
     report = two_breaks()
     assert build_rows(report).title == "step"
     assert build_rows(replace(report, frames=[])).title == ""
@@ -732,7 +742,7 @@ def test_a_run_is_titled_by_what_was_compiled() -> None:
     assert build_rows(replace(report, compiled=called)).title == "Net, loss and 1 more"
 
 
-def test_the_change_that_makes_a_wrong_result_right_is_named() -> None:
+def test_the_setting_that_corrects_a_wrong_result_is_reported() -> None:
     def sentences(*tried: NumericsTrial) -> list[str]:
         check = Check("f", "inductor", equal=False, step="backend", restored_by=list(tried))
         report = Report("ok", Device("auto", "cpu"), check=[check])
@@ -754,7 +764,7 @@ def test_the_change_that_makes_a_wrong_result_right_is_named() -> None:
     assert sentences() == []
 
 
-def test_a_name_that_is_no_phrase_is_replaced_by_pytorchs_explanation() -> None:
+def test_an_identifier_as_a_title_is_replaced_by_pytorchs_explanation() -> None:
     explanation = "Dynamo does not yet support subscripting 'type'."
     named = Break("b1", None, "missing_mp_other", None, "resumed", explanation=explanation)
     assert title_of(named) == "Dynamo does not yet support subscripting 'type'"

@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_graphbreak.experiments.recompiles.candidates import CallPreparation
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
-from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
+from jupyter_graphbreak.experiments.recompiles.placement import add_dynamic_argument, insert_lines_before_calls
 from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Path, Root
 
 MARK = CallPreparation(Path(Root("argument", "x")), "mark(NAME, 0)")
@@ -31,7 +31,9 @@ def site_of(text: str, **options: Any) -> CallSite:
 
 def placed(text: str, *preparations: CallPreparation, **options: Any) -> str | None:
     """Return a text with code before the call of ``f``."""
-    return with_lines_before(text, [site_of(text, **options)], f, preparations, taken_names=options.get("taken", ()))
+    return insert_lines_before_calls(
+        text, [site_of(text, **options)], f, preparations, reserved_names=options.get("taken", ())
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ SETTINGS = ["torch._dynamo.config.x = True"]
     ],
 )
 def test_settings_are_changed_once_before_the_loop_around_the_call(text: str, expected: str) -> None:
-    assert with_lines_before(text, [site_of(text)], f, [MARK], SETTINGS) == expected
+    assert insert_lines_before_calls(text, [site_of(text)], f, [MARK], SETTINGS) == expected
 
 
 def test_settings_are_changed_before_the_first_of_two_calls_only() -> None:
@@ -110,13 +112,13 @@ def test_settings_are_changed_before_the_first_of_two_calls_only() -> None:
     first = site_of(text)
     second = first._replace(line=3, end_line=3, column=4, end_column=8)
     expected = "torch._dynamo.config.x = True\nmark(a, 0)\nf(a)\nfor a in b:\n    mark(a, 0)\n    g(a)"
-    assert with_lines_before(text, [second, first], f, [MARK], SETTINGS) == expected
+    assert insert_lines_before_calls(text, [second, first], f, [MARK], SETTINGS) == expected
 
 
 def test_torch_is_imported_before_the_settings_if_the_code_does_not_know_it() -> None:
     text = "for a in b:\n    f(a)"
     expected = "import torch\ntorch._dynamo.config.x = True\nfor a in b:\n    mark(a, 0)\n    f(a)"
-    assert with_lines_before(text, [site_of(text, visible=())], f, [MARK], SETTINGS) == expected
+    assert insert_lines_before_calls(text, [site_of(text, visible=())], f, [MARK], SETTINGS) == expected
 
 
 def test_two_arguments_that_are_computed_in_the_call_are_both_marked_in_their_order() -> None:
@@ -166,9 +168,11 @@ def test_a_global_of_a_module_is_assigned_by_the_name_of_the_module() -> None:
     before = CallPreparation(Path(Root("global", "N", "lib.settings")), "tensor(NAME)", assigns=True)
     text = "def run(b):\n    f(a)"
     site = site_of(text)
-    assert with_lines_before(text, [site], f, [before]) is None  # an own N, if there is one, is a different variable
+    assert (
+        insert_lines_before_calls(text, [site], f, [before]) is None
+    )  # an own N, if there is one, is a different variable
     site = site._replace(modules=frozenset({("lib.settings", "st")}))
-    assert with_lines_before(text, [site], f, [before]) == "def run(b):\n    st.N = tensor(st.N)\n    f(a)"
+    assert insert_lines_before_calls(text, [site], f, [before]) == "def run(b):\n    st.N = tensor(st.N)\n    f(a)"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +190,7 @@ def test_a_global_of_a_module_is_assigned_by_the_name_of_the_module() -> None:
     ],
 )
 def test_dynamic_true_is_added_where_the_function_is_compiled(text: str, expected: str | None) -> None:
-    changed = with_dynamic({"s1": text}, CompiledDefinition("f"), None)
+    changed = add_dynamic_argument({"s1": text}, CompiledDefinition("f"), None)
     assert (changed["s1"] if changed is not None else None) == expected
 
 
@@ -248,7 +252,7 @@ b = torch.compile(f)
 def test_dynamic_true_goes_to_the_calls_that_compile_this_function(
     text: str, name: str, line: int, places: list[int]
 ) -> None:
-    changed = with_dynamic({"s1": text}, CompiledDefinition(name, "s1", line), None)
+    changed = add_dynamic_argument({"s1": text}, CompiledDefinition(name, "s1", line), None)
     lines = zip(text.split("\n"), (changed or {"s1": text})["s1"].split("\n"), strict=True)
     differing = [number for number, (old, new) in enumerate(lines, 1) if old != new and "dynamic=True" in new]
     assert differing == places
@@ -256,7 +260,7 @@ def test_dynamic_true_goes_to_the_calls_that_compile_this_function(
 
 def test_functions_of_one_name_in_two_cells_are_distinguished() -> None:
     cell = "@torch.compile\ndef f(x):\n    return x"
-    changed = with_dynamic({"s1": cell, "s2": cell}, CompiledDefinition("f", "s2", 1), None)
+    changed = add_dynamic_argument({"s1": cell, "s2": cell}, CompiledDefinition("f", "s2", 1), None)
     assert changed == {"s2": cell.replace("compile", "compile(dynamic=True)")}
     defined = {"s1": "def f(x): pass", "s2": "c = torch.compile(f)", "s3": "d = torch.compile(h)"}
-    assert list(with_dynamic(defined, CompiledDefinition("f", "s1", 1), None) or {}) == ["s2"]
+    assert list(add_dynamic_argument(defined, CompiledDefinition("f", "s1", 1), None) or {}) == ["s2"]

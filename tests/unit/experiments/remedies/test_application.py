@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.remedies.application import (
     Application,
     CannotApplyError,
     Program,
-    changed_functions,
+    replace_functions,
 )
 from jupyter_graphbreak.records.source_texts import CellText
 
@@ -42,7 +42,7 @@ class Module:
 
     def changed(self, old: str, new: str) -> Any:
         assert self.text.count(old) == 1, f"{old} is there {self.text.count(old)} times"
-        return changed_functions(self.program, {"s1": self.text.replace(old, new)})
+        return replace_functions(self.program, {"s1": self.text.replace(old, new)})
 
 
 def check_change(module: Module, old: str, new: str, call: Any, before: Any, after: Any) -> None:
@@ -230,7 +230,7 @@ def test_new_functions_are_defined_in_their_scopes(tmp_path: Path) -> None:
     change: Application
     with module.changed("def f(x):\n    return x + 1", new) as change:
         assert [definition.name for definition in change.definitions] == ["_inner"]
-        with change.with_definitions(scope):
+        with change.add_definitions(scope):
             assert module.f(2) == 20
             assert module.untouched() == 10
         assert scope.keys() == before.keys()
@@ -250,7 +250,7 @@ def test_definitions_are_restored_when_one_of_them_raises(tmp_path: Path) -> Non
     with (
         module.changed("def f(x):", new) as change,
         pytest.raises(ValueError, match="no"),
-        change.with_definitions(scope),
+        change.add_definitions(scope),
     ):
         pass
     assert scope["f"] is f
@@ -267,7 +267,7 @@ def test_a_function_with_changed_decorators_is_redefined(tmp_path: Path) -> None
             return x
         """)  # fmt: skip
     scope, f = vars(module.module), module.f
-    with module.changed("@negative\n", "") as change, change.with_definitions(scope):
+    with module.changed("@negative\n", "") as change, change.add_definitions(scope):
         assert module.f(1) == 1
     assert module.f is f
     assert f(1) == -1
@@ -283,10 +283,10 @@ def test_only_functions_of_the_source_change(tmp_path: Path) -> None:
 def test_cells_are_found_with_their_new_text() -> None:
     cell = CellText("Cell In[1]", "old", 1, 4)
     program = Program({"s1": "<cell>"}, {"s1": "old"}, find_cell=lambda name: cell if name == "<cell>" else None)
-    find = program.find_changed_cell({"s1": "new"})
+    find = program.changed_cell_finder({"s1": "new"})
     assert find("<cell>") == CellText("Cell In[1]", "new", 1, 4)
     assert find("other.py") is None
-    assert program.find_changed_cell({})("<cell>") == cell
+    assert program.changed_cell_finder({})("<cell>") == cell
 
 
 def test_modules_of_python_are_not_changed(tmp_path: Path) -> None:
@@ -304,9 +304,9 @@ def test_a_change_may_import_a_package_for_a_decorator(tmp_path: Path) -> None:
             return x
         """)  # fmt: skip
     new = "import functools\n@functools.cache\ndef inner(x):\n    return x * 10\n\n\ndef f(x):\n    return inner(x)"
-    with changed_functions(module.program, {"s1": new}) as change:
+    with replace_functions(module.program, {"s1": new}) as change:
         assert change.defined_names == {"functools", "inner"}
-        with change.with_definitions():
+        with change.add_definitions():
             assert module.f(2) == 20
     assert module.f(2) == 2
     assert not {"functools", "inner"} & vars(module.module).keys()

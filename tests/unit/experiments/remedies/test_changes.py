@@ -19,10 +19,10 @@ from jupyter_graphbreak.experiments.remedies.change import (
     apply_edits,
     code_of,
     edits_of,
-    merged_change,
+    merge_changes,
     patch_of,
 )
-from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
+from jupyter_graphbreak.experiments.remedies.own_edits import require_exact_edits
 from jupyter_graphbreak.experiments.remedies.search import (
     _only_extends_settings,
     _without_subsumed_settings,
@@ -71,13 +71,13 @@ def test_an_edit_of_a_different_text_is_refused() -> None:
 def test_changes_of_different_lines_are_merged(old: str, first: str, second: str) -> None:
     original = {"s1": old}
     one, other = Change({"s1": first}), Change({"s1": second})
-    merged = merged_change(original, one, other)
+    merged = merge_changes(original, one, other)
     if merged is None:
         return
     edits = {*edits_of(original, one), *edits_of(original, other)}
     ordered = sorted(edits, key=lambda edit: (edit.first_line, edit.last_line))
     assert merged.texts["s1"] == apply_edits(old, ordered)
-    both = merged_change(original, other, one)
+    both = merge_changes(original, other, one)
     assert both is not None
     assert both.texts == merged.texts
 
@@ -85,20 +85,20 @@ def test_changes_of_different_lines_are_merged(old: str, first: str, second: str
 def test_changes_of_the_same_lines_are_not_merged() -> None:
     original = {"s1": "a\nb\nc"}
     one, other = Change({"s1": "a\nX\nc"}), Change({"s1": "a\nY\nc"})
-    assert merged_change(original, one, other) is None
+    assert merge_changes(original, one, other) is None
     before = Change({"s1": "a\nnew\nb\nc"})
     after = Change({"s1": "a\nother\nb\nc"})
-    assert merged_change(original, before, after) is None, "which of two insertions comes first is not known"
+    assert merge_changes(original, before, after) is None, "which of two insertions comes first is not known"
 
 
 def test_settings_are_merged_unless_they_contradict_each_other() -> None:
     flag, off = Change(settings={FLAG: True}), Change(settings={FLAG: False})
-    assert merged_change({}, flag, off) is None
-    both = merged_change(
+    assert merge_changes({}, flag, off) is None
+    both = merge_changes(
         {}, Change(settings={SETTING: ["builtins.print"]}), Change(settings={SETTING: ["warnings.warn"]})
     )
     assert both == Change(settings={SETTING: ["builtins.print", "warnings.warn"]})
-    assert merged_change({}, Change(compiles_itself=True), Change(compiles_itself=True)) is None
+    assert merge_changes({}, Change(compiles_itself=True), Change(compiles_itself=True)) is None
 
 
 def test_proposals_extend_a_change() -> None:
@@ -184,10 +184,10 @@ def test_larger_combinations_of_working_settings_are_not_tried() -> None:
     ],
 )  # fmt: skip
 def test_edits_and_patch_produce_the_change(old: str, new: str) -> None:
-    require_literal({"s1": old}, Change({"s1": new}))
+    require_exact_edits({"s1": old}, Change({"s1": new}))
 
 
 def test_edits_that_produce_a_different_text_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_edits, "edits_of", lambda *_: [])
     with pytest.raises(CannotApplyError, match="do not produce the text that was tried"):
-        require_literal({"s1": "a"}, Change({"s1": "b"}))
+        require_exact_edits({"s1": "a"}, Change({"s1": "b"}))

@@ -46,7 +46,7 @@ def compared(new: str, *after: RunBreaks) -> BreakComparison:
 def test_a_place_that_breaks_for_a_different_cause_is_not_gone() -> None:
     comparison = compared(OLD, run(OLD, ("print(y.sum().item())", "print")))
     assert comparison.removed_breaks == {"b2"}
-    assert comparison.other_cause["b1"].gb_type == "print"
+    assert comparison.breaks_of_other_cause["b1"].gb_type == "print"
     assert comparison.new_breaks == []
 
 
@@ -90,7 +90,7 @@ def test_lines_that_are_replaced_together_are_one_place() -> None:
     new = old.replace("    if x.any():\n        y[x] = 1", "    y[x] = 1")
     comparison = compare_breaks([before], [run(new, ("y[x]", "mask"), ("print(y)", "print"))], {"f.py": (old, new)})
     assert comparison.removed_breaks == frozenset()
-    assert comparison.other_cause["b1"].gb_type == "mask"
+    assert comparison.breaks_of_other_cause["b1"].gb_type == "mask"
     assert comparison.new_breaks == []
 
 
@@ -123,7 +123,7 @@ def test_a_gradient_of_zeros_is_noted_for_tensors_that_required_none(kind: Kind,
     case: Any = SimpleNamespace(
         input=SimpleNamespace(description="x requiring gradients", other_kind="x requiring gradients", state={})
     )
-    findings = EdgeFindings([]).extended([(case, [Difference(kind, "differs")])])
+    findings = EdgeFindings([]).with_inputs([(case, [Difference(kind, "differs")])])
     assert (findings.noted_difference, findings.disqualifying_difference, findings.diffs) == (note, None, [])
 
 
@@ -154,7 +154,7 @@ def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted
 ) -> None:
     expected = Result(raised=_raised_by(refuse))
     case: Any = SimpleNamespace(
-        expected=expected, input=SimpleNamespace(only_errors_count=False, other_kind=other_kind)
+        expected=expected, input=SimpleNamespace(counts_errors_only=False, other_kind=other_kind)
     )
     diffs = [Difference("exception", "returns 1, but the original raises")]
     assert without_expected_edge_differences(diffs, case, Result(1)) == (diffs if counts else [])
@@ -171,6 +171,6 @@ def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted
 )
 def test_a_number_that_no_longer_fits_a_list_is_noted(text: str, state: dict[str, int], *, is_noted: bool) -> None:
     case: Any = SimpleNamespace(input=SimpleNamespace(description="net.n = 4", other_kind="", state=state))
-    findings = EdgeFindings([]).extended([(case, [Difference("exception", text)])])
+    findings = EdgeFindings([]).with_inputs([(case, [Difference("exception", text)])])
     expected = (f"it {text} with net.n = 4", None) if is_noted else (None, f"{text}, on net.n = 4")
     assert (findings.noted_difference, findings.disqualifying_difference) == expected

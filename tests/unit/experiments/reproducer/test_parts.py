@@ -12,8 +12,13 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.reduction import reduce_script
-from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script
-from jupyter_graphbreak.experiments.reproducer.target import first_line, guard_kind, idents_of, target_of
+from jupyter_graphbreak.experiments.reproducer.renaming import redact_script
+from jupyter_graphbreak.experiments.reproducer.target import (
+    first_line_of_message,
+    guard_kind,
+    reproducible_ids,
+    target_of,
+)
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break, Device, GuardFailure, Recompile, Report, RunError
@@ -74,7 +79,7 @@ def test_same_recompile_is_of_the_same_function_for_the_same_kind_of_reason() ->
 def test_an_error_is_reproduced_by_its_type_and_first_line() -> None:
     error = RunError("BackendCompilerFailed", "backend='be' raised:\nRuntimeError: no\n\nmore", None, "b1")
     failed = report(error=error, breaks=[a_break("f(x)", outcome="error")], order=["b1"])
-    assert idents_of(failed) == ["error"]
+    assert reproducible_ids(failed) == ["error"]
     target = target_of(failed, "error")
     assert target is not None
     assert target.is_shown_by(failed, {})
@@ -83,7 +88,9 @@ def test_an_error_is_reproduced_by_its_type_and_first_line() -> None:
 
 
 def test_first_line_includes_the_error_that_is_passed_on() -> None:
-    assert first_line("backend='be' raised:\nRuntimeError: no\nmore") == "backend='be' raised: RuntimeError: no"
+    assert (
+        first_line_of_message("backend='be' raised:\nRuntimeError: no\nmore") == "backend='be' raised: RuntimeError: no"
+    )
 
 
 PROGRAM = """\
@@ -132,7 +139,7 @@ def test_redacted_script_keeps_what_pytorch_reads() -> None:
         "    def count(self, x, mask):\n        print('secret')\n        return x.to(device='cpu')\n"
         "secret = Secret()\ncompiled = torch.compile(secret, backend='eager')\ncompiled(torch.randn(2), mask=None)\n"
     )
-    text = redacted_script(ast.parse(program), keeps_texts=False)
+    text = redact_script(ast.parse(program), keeps_strings=False)
     compile(text, "<redacted>", "exec")
     assert "secret" not in text.lower()
     assert "count" not in text

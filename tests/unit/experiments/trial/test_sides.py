@@ -8,7 +8,7 @@ import builtins
 import pytest
 
 from jupyter_graphbreak.experiments.families.proposal import Condition
-from jupyter_graphbreak.experiments.remedies.original import RECORDER_NAME, instrumented_text, record_sides
+from jupyter_graphbreak.experiments.remedies.original import RECORDER_NAME, instrument_text, record_sides
 
 TEXT = """
 def f(x, ä="ü"):
@@ -35,7 +35,7 @@ def condition(column: int, end_column: int) -> Condition:
 def test_both_sides_are_noted_over_several_runs() -> None:
     tests = conditions(TEXT)
     scope: dict[str, object] = {}
-    exec(compile(instrumented_text(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
+    exec(compile(instrument_text(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
     f = scope["f"]
     assert callable(f)
     with record_sides() as sides:
@@ -46,7 +46,7 @@ def test_both_sides_are_noted_over_several_runs() -> None:
 
 
 def test_lines_stay_where_they_are() -> None:
-    changed = instrumented_text(TEXT, conditions(TEXT))
+    changed = instrument_text(TEXT, conditions(TEXT))
     assert len(changed.splitlines()) == len(TEXT.splitlines())
     assert changed.splitlines()[2] == f'    if {RECORDER_NAME}(0, (x > 3 and ä)): y = "big"  # ü before'
 
@@ -63,7 +63,7 @@ def test_lines_stay_where_they_are() -> None:
     ],
 )
 def test_nested_conditions_are_noted(text: str, tests: list[Condition]) -> None:
-    changed = instrumented_text(text, dict(enumerate(tests)))
+    changed = instrument_text(text, dict(enumerate(tests)))
     with record_sides() as sides:
         value = eval(changed, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
     assert value is True
@@ -83,7 +83,7 @@ def test_the_value_is_tested_once_and_its_errors_are_raised() -> None:
             raise ValueError("ambiguous")
 
     asked = Asked()
-    changed = instrumented_text("1 if asked else 2", {0: condition(5, 10)})
+    changed = instrument_text("1 if asked else 2", {0: condition(5, 10)})
     with record_sides() as sides:
         assert eval(changed, {"asked": asked}) == 2  # noqa: S307 - our own text
     with record_sides(), pytest.raises(ValueError, match="ambiguous"):
@@ -92,7 +92,7 @@ def test_the_value_is_tested_once_and_its_errors_are_raised() -> None:
 
 
 def test_the_evaluation_of_code_that_is_no_test_is_noted_and_its_value_is_kept() -> None:
-    changed = instrumented_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, sides=())})
+    changed = instrument_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, sides=())})
     with record_sides() as sides:
         assert eval(changed, {"a": [], "b": 2}) == []  # noqa: S307 - our own text
         assert not sides

@@ -379,7 +379,7 @@ a custom operator is never called | errors#nothing-raises-but-the-result-differs
 invalid Bernoulli probabilities pass | errors#eager-code-raises-compiled-code-does-not | check their arguments only
 std of equal numbers, then NaN or inf | errors#one-operation-gives-a-different-result | a rounding error
 uint8 arithmetic differs from eager | errors#one-operation-gives-a-different-result | do not wrap
-slice_scatter and diagonal_scatter have zero gradients | known_bugs#gradients-and-backward-passes | was kept
+slice_scatter and diagonal_scatter have zero gradients | known_bugs#gradients-and-backward-passes | stay unchanged
 a wrong target raises nothing | errors#eager-code-raises-compiled-code-does-not | Run one step eagerly
 isinstance with a Protocol takes the wrong branch | errors#nothing-raises-but-the-result-differs | hasattr
 try around an operation does not catch its error | errors#nothing-raises-but-the-result-differs | compare the sizes

@@ -102,9 +102,7 @@ def _op_of_run(name: str, graph: Graph, run_graph: Graph) -> Op | None:
     return next((run_op for op, run_op in zip(graph.ops, run_graph.ops, strict=True) if op.name == name), None)
 
 
-def _candidates(
-    module: torch.fx.GraphModule, inputs: list[Any], us_by_graph: float, clock: Clock
-) -> Iterator[_Candidate]:
+def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float, clock: Clock) -> Iterator[_Candidate]:
     """Yield the operations of a graph that may be slower compiled, slowest first."""
     size = sum(value.nbytes for value in inputs if isinstance(value, torch.Tensor))
     if 4 * size > memory_limit():
@@ -115,7 +113,7 @@ def _candidates(
         runs.append(_TimedRun(module, clock).time_operations(inputs))
     times = {node: min(run[node] for run in runs) for node in runs[0]}
     total_us = sum(times.values())
-    if us_by_graph < _SLOW_SHARE * total_us:
+    if graph_us < _SLOW_SHARE * total_us:
         return
     nodes_by_signature: dict[Any, torch.fx.Node] = {}
     for node in sorted(times, key=lambda node: -times[node]):

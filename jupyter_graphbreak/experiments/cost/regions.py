@@ -209,19 +209,19 @@ def _shared_region_count(module: torch.fx.GraphModule) -> int:
 def _seconds_of_call(variant: Variant) -> float:
     """Return the seconds that a call with its backward pass takes; the first call may compile the backward pass."""
     start = time.monotonic()
-    variant.with_backward(lambda call: call())
+    variant.observe_with_backward(lambda call: call())
     return time.monotonic() - start
 
 
 def _timer_of(variant: Variant) -> Callable[[], Any]:
     """Return a function that times a call with its backward pass."""
-    return lambda: variant.with_backward(variant.timer.time)
+    return lambda: variant.observe_with_backward(variant.timer.time)
 
 
 def _as_nested_region(function: Any) -> Any:
     """Return a copy of a method that is marked to be compiled only once for all modules that are alike.
 
-    The mark is an attribute of the copy, because the method itself would keep it.
+    The method itself is not marked, because the mark is an attribute, which would stay.
     """
     code = function.__code__.replace()
     copy = types.FunctionType(

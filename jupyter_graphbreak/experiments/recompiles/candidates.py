@@ -117,7 +117,7 @@ class RecompileCandidate:
         return {"branch", "hoisting"}.isdisjoint(self.families)
 
     def with_settings(self, settings: Mapping[str, Any]) -> RecompileCandidate:
-        """Return this candidate with settings instead of ``dynamic=True``, whose line in the code is unknown."""
+        """Return this candidate with settings in place of ``dynamic=True``, which needs a known call to compile."""
         adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
         title = self.title.replace(_DYNAMIC_TITLE, "Treat sizes and numbers as dynamic from the start")
         return replace(self, title=title, adjustment=adjustment)
@@ -171,7 +171,7 @@ class Circumstances:
     visible_names: frozenset[str]
 
 
-def propose(
+def propose_candidates(
     mentioned_variations: Variations, variations: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
     """Yield changes, the smallest first: marks, ``dynamic=True``, tensors instead of numbers, settings, a higher limit.
@@ -317,7 +317,7 @@ def _has_equal_sizes(sizes: Sequence[Size]) -> bool:
 
 
 def _all_varied_dimensions(sizes: Sequence[Size], all_sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Return all varied dimensions of the tensors that guards mention; a guard mentions only the first one."""
+    """Return all varied dimensions of the tensors that guards mention; a guard mentions only one dimension."""
     paths = {size.path for size in sizes}
     return tuple(size for size in all_sizes if size.path in paths)
 

@@ -17,8 +17,8 @@ WORKING_TRIAL = CandidateTrial(RecompileCandidate("dynamic", ("dynamic",), Adjus
 @pytest.mark.parametrize("of_remedy", ["works", "works on what ran", "works but differs"])
 def test_a_combined_change_is_no_better_than_its_parts(of_remedy: RemedyVerdict) -> None:
     remedy = Remedy("r1", ["b1"], "branch", "", "edit", of_remedy, reason="a reason", differences=["prints nothing"])
-    combined = WORKING_TRIAL.combined_with(remedy)
+    combined = WORKING_TRIAL.combine_with(remedy)
     assert (combined.verdict, combined.reason, combined.differences) == (of_remedy, "a reason", ["prints nothing"])
     differs = replace(WORKING_TRIAL, verdict="works but differs", reason="its own", differences=["warns"])
-    assert differs.combined_with(remedy).verdict == "works but differs"
-    assert differs.combined_with(remedy).reason == "its own"
+    assert differs.combine_with(remedy).verdict == "works but differs"
+    assert differs.combine_with(remedy).reason == "its own"

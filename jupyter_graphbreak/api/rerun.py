@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.finding import FoundRecompileRemedies
     from jupyter_graphbreak.experiments.remedies.finding import FoundRemedies
     from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner
-    from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
+    from jupyter_graphbreak.experiments.trial.entry import Entry, RecordedEntries
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report import schema
     from jupyter_graphbreak.report.reproducer import Reproducer
@@ -47,7 +47,7 @@ _MIN_FOR_SCRIPT_S = 15.0
 class KeptRun(NamedTuple):
     """The parts of a run that are kept for further analysis: copies of its entries, and the times of its calls."""
 
-    entries: KeptEntries
+    entries: RecordedEntries
     warm: WarmCalls
 
 
@@ -62,9 +62,9 @@ def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
     """
     require_torch()
     from jupyter_graphbreak.experiments.cost.timing import time_calls
-    from jupyter_graphbreak.experiments.trial.entry import keep_entries
+    from jupyter_graphbreak.experiments.trial.entry import record_entries
 
-    with time_calls() as warm, keep_entries(looks_for_nan=looks_for_nan) as entries:
+    with time_calls() as warm, record_entries(looks_for_nan=looks_for_nan) as entries:
         yield KeptRun(entries, warm)
 
 
@@ -347,7 +347,7 @@ class Rerun:
 
     def _update(self, report: schema.Report) -> Report:
         """Store and return an extended report; its diagnostics have each note and internal error so far once."""
-        from jupyter_graphbreak.experiments.trial.effect_places import with_effects
+        from jupyter_graphbreak.experiments.trial.effect_locations import with_effects
 
         report = with_effects(report, self._files, self._kept.effects, self._find_cell)
         sentences = dict.fromkeys([*self._kept.left_out, *self._notes])

@@ -434,7 +434,7 @@ def compare(
 
     entry = entry_of(fn, *first.args, **first.kwargs)
     entry = (
-        replace(entry, storage_copies=copied.storage_copies, kept_names=copied.kept_names)
+        replace(entry, storage_copies=copied.storage_copies, name_snapshot=copied.name_snapshot)
         if copied is not None
         else entry
     )
@@ -471,10 +471,10 @@ def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, 
 
 def _call_raises(entry: Entry) -> bool:
     """Return whether a single uncompiled call on copies raises an exception."""
-    from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+    from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-    with entry.set_up(), sandboxed():
+    with entry.set_up(), sandbox_runs():
         subject = Subject(entry.call, entry.arguments)
         return run(subject.call, subject, subject.arguments or entry.arguments, runs_backward=False).raised is not None
 
@@ -494,18 +494,18 @@ def _report_until_stopped(
     import torch
 
     from jupyter_graphbreak.analysis.build import build_with_files
-    from jupyter_graphbreak.experiments.trial.effect_places import with_effects
-    from jupyter_graphbreak.experiments.trial.entry import recompiling
-    from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+    from jupyter_graphbreak.experiments.trial.effect_locations import with_effects
+    from jupyter_graphbreak.experiments.trial.entry import compile_separately
+    from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
     from jupyter_graphbreak.experiments.trial.subject import Subject
     from jupyter_graphbreak.recording import recorder
 
-    with sandboxed(), recorder.record(find_cell) as recording:
+    with sandbox_runs(), recorder.record(find_cell) as recording:
         recording.describe_device(schema.Device("auto", default_device_name()))
         subject = Subject(entry.call, entry.arguments)
         try:
-            with recompiling(subject.call):
+            with compile_separately(subject.call):
                 run(torch.compile(subject.call, backend="eager"), subject, subject.arguments or entry.arguments)
         except TrialStoppedError:
             pass  # at the same effect

@@ -19,15 +19,15 @@ from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.entry import callable_name
-from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
-from jupyter_graphbreak.experiments.trial.memory import KeptMemory
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.memory import StorageRecorder
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, describe_raised
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
-from jupyter_graphbreak.experiments.trial.values import difference, show
+from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
 from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
+    from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.frontends import Outcome, Raised
     from jupyter_graphbreak.report.schema import Report
@@ -71,9 +71,9 @@ def _capture_with_trace(call: Any, first: Arguments) -> Program:
     if not first.kwargs:
         program: Program = torch.jit.trace(call, first.args)
         return program
-    named_arguments = first.named(call)
+    named_arguments = first.by_name(call)
     traced_module = torch.jit.trace(call, example_kwarg_inputs=named_arguments)
-    return lambda *args, **kwargs: traced_module(**Arguments(*args, **kwargs).named(call))
+    return lambda *args, **kwargs: traced_module(**Arguments(*args, **kwargs).by_name(call))
 
 
 def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
@@ -156,11 +156,11 @@ class Examination:
         seed_all(_CAPTURE_SEED)
         try:
             with (
-                self._subject.activated(),
-                guarded(self._subject.call, changeable_parts=self._subject.changeable_parts),
+                self._subject.activate(),
+                prevent_effects(self._subject.call, changeable_parts=self._subject.changeable_parts),
             ):
-                arguments = self._subject.with_copies(eager.first.arguments)
-                program = capture(self._subject.call, self._subject.copies_of(arguments))
+                arguments = self._subject.replace_with_copies(eager.first.arguments)
+                program = capture(self._subject.call, self._subject.copy_arguments(arguments))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             self.raised = describe_raised(error, "capture")
             return None
@@ -193,7 +193,7 @@ class Examination:
     def _draws_at_runtime(self, program: Program, result: Result) -> bool:
         """Return whether a program draws new random numbers in each run, instead of reusing those of the capture."""
         other = self._run(program, replace(self._eager.first, seed=1))
-        return other.raised is None and difference(result.value, other.value) is not None
+        return other.raised is None and describe_difference(result.value, other.value) is not None
 
     def _run_other_inputs(self, program: Program, cases: list[ReferenceCase]) -> None:
         for case in cases:
@@ -218,11 +218,13 @@ class Examination:
             if result.raised is not None:
                 return None
             raised = describe_raised(expected.raised, "program")
-            return f"{show(result.value)}, but eager raises {raised.type}: {raised.message}"
-        value_difference = difference(expected.value, result.value, compares_values=self._compares_values)
+            return f"{short_repr(result.value)}, but eager raises {raised.type}: {raised.message}"
+        value_difference = describe_difference(expected.value, result.value, compares_values=self._compares_values)
         if value_difference is not None:
             return value_difference
-        argument_difference = difference(expected.arguments, result.arguments, compares_values=self._compares_values)
+        argument_difference = describe_difference(
+            expected.arguments, result.arguments, compares_values=self._compares_values
+        )
         if argument_difference is not None:
             return f"changes its arguments differently: {argument_difference}"
         all_differences = differences(expected, result, compares_values=self._compares_values)
@@ -237,7 +239,9 @@ class Examination:
         elif eager.is_repeatable and eager.result.printed != result.printed:
             self.notes.append("prints something else")
         for name in sorted(eager.changed):
-            if difference(eager.result.state[name], result.state.get(name), compares_values=eager.is_repeatable):
+            if describe_difference(
+                eager.result.state[name], result.state.get(name), compares_values=eager.is_repeatable
+            ):
                 self.notes.append(f"does not change {name} as the function does")
 
     def verdict(self, *, has_derived_inputs: bool) -> Verdict:
@@ -326,8 +330,8 @@ def compare(
     """
     version = require_torch()
     fn = _uncompiled_function(fn)
-    first = first.bound(fn)
-    further_inputs = [arguments.bound(fn) for arguments in others]
+    first = first.to_positional(fn)
+    further_inputs = [arguments.to_positional(fn) for arguments in others]
     example = describe("the first input", first, fn)
     changes: list[str] = []
     cases: list[ReferenceCase] = []
@@ -339,7 +343,7 @@ def compare(
         diagnostics.append(Diagnostic("error", internal_error_sentence(activity, fault)))
 
     remaining_names = [name for name, _ in capture_functions(backend)]
-    with sandboxed(), contextlib.suppress(TimeUpError):
+    with sandbox_runs(), contextlib.suppress(TimeUpError):
         eager = Reference(fn, Input(first, example))
         changes = sorted(eager.changed)
         cases = eager.cases(further_inputs)
@@ -402,15 +406,15 @@ class CopiedCalls(NamedTuple):
     call: Callable[..., Any]
     inputs: list[Arguments]
     storage_copies: tuple[StorageCopy, ...]
-    kept_names: KeptNames
+    name_snapshot: NameSnapshot
 
 
 def copy_for_comparison(fn: Callable[..., Any], first: Arguments, others: Sequence[Arguments]) -> CopiedCalls:
     """Copy a function with its state and inputs, to compare the front ends after the function has run."""
-    memory = KeptMemory()
+    memory = StorageRecorder()
     subject = Subject(_uncompiled_function(fn), first, memory)
-    inputs = [subject.arguments or first, *map(subject.copies_of, others)]
-    return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.kept_names())
+    inputs = [subject.arguments or first, *map(subject.copy_arguments, others)]
+    return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.name_snapshot())
 
 
 def _uncompiled_function(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,12 +30,12 @@ from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effects import seed_all
-from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
-from jupyter_graphbreak.experiments.trial.guard import guarded
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
+from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, timed_run
-from jupyter_graphbreak.experiments.trial.values import difference, largest_number, varying_places
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
+from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, varying_places
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.records.attributes import is_instance
@@ -148,9 +148,9 @@ def check_entry(
         The earlier entries of the same kind. If they are modules, the entry may use their compiled code; copies of
         functions share no code.
     """
-    with entry.set_up(), sandboxed(), use_eager_random_numbers():
+    with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         compiled_call = _CompiledCall(entry, entry.backend)
-        with recompiling(compiled_call.subject.call):
+        with compile_separately(compiled_call.subject.call):
             with recorder.record(find_cell) as recording:
                 actual = compiled_call.observe()
             copy_report = build_report(recording.records)
@@ -213,7 +213,7 @@ class _CompiledCall:
             state_after = self.subject.state()
         finally:
             self.subject.restore()  # frees the gradients
-        self.changes_state = difference(self.subject.initial, state_after) is not None
+        self.changes_state = describe_difference(self.subject.initial, state_after) is not None
         return observation
 
     def run_graphs(self) -> None:
@@ -229,9 +229,12 @@ class _CompiledCall:
         while len(times) < _MIN_CALLS or (time.monotonic() < end and len(times) < _MAX_CALLS):
             require_time("call")
             self.subject.restore()
-            arguments = self.subject.copies_of(self.subject.arguments or Arguments())
+            arguments = self.subject.copy_arguments(self.subject.arguments or Arguments())
             seed_all(0)
-            with self.subject.activated(), guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
+            with (
+                self.subject.activate(),
+                prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts),
+            ):
                 marks = [clock.mark()]
                 try:
                     self._program(*arguments.args, **arguments.kwargs)
@@ -275,11 +278,11 @@ def _call(
 ) -> tuple[Any, Arguments, str | None]:
     """Call a program; return its result, its arguments after the call, and the name of the exception it raised."""
     require_time("call")
-    arguments = arguments or subject.copies_of(subject.arguments or Arguments())
+    arguments = arguments or subject.copy_arguments(subject.arguments or Arguments())
     seed_all(0)
-    with subject.activated(), guarded(subject.call, changeable_parts=subject.changeable_parts):
+    with subject.activate(), prevent_effects(subject.call, changeable_parts=subject.changeable_parts):
         try:
-            with timed_run("call"):
+            with measure_run("call"):
                 return program(*arguments.args, **arguments.kwargs), arguments, None
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             return None, arguments, type(error).__name__
@@ -290,7 +293,7 @@ def _observe(
 ) -> _Observation:
     """Make several calls, each with copies of the same arguments, and return the outcome of the last call."""
     for _ in range(calls - 1):
-        copies = subject.copies_of(arguments) if arguments is not None else None
+        copies = subject.copy_arguments(arguments) if arguments is not None else None
         error_name = _call(program, subject, copies)[2]
         if error_name is not None:
             return _Observation(error_name=error_name)
@@ -298,16 +301,16 @@ def _observe(
     if error_name is not None:
         return _Observation(error_name=error_name)
     memo = subject.unchanged_memo()
-    named_arguments = arguments.named(subject.call)
+    named_arguments = arguments.by_name(subject.call)
     observation = _Observation({"the result": subject.snapshot(value, memo)})
     observation.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named_arguments.items()}
     observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
     inputs = dict(_inputs_with_gradients(named_arguments, subject))
     try:
         with (
-            subject.activated(),
-            guarded(subject.call, changeable_parts=subject.changeable_parts),
-            timed_run("backward"),
+            subject.activate(),
+            prevent_effects(subject.call, changeable_parts=subject.changeable_parts),
+            measure_run("backward"),
         ):
             gradients = gradients_of(value, list(inputs.values()))
     except Exception as error:  # noqa: BLE001 - the exception is the finding, for example about a freed autograd graph
@@ -348,7 +351,7 @@ def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: 
     subject = Subject(entry.call, entry.arguments)
     # All entries share this backend.
     backend = entry.backend if callable(entry.backend) else clone_backend(entry.backend)
-    with recompiling(subject.call):
+    with compile_separately(subject.call):
         for earlier_entry in earlier_entries:
             earlier_subject = Subject(earlier_entry.call, earlier_entry.arguments)
             _call(earlier_entry.compile(earlier_subject.call, backend), earlier_subject)
@@ -451,7 +454,7 @@ def _first_wrong_step(entry: Entry, calls: int) -> Step:
         if step == backend_name(entry.backend):
             return step
         compiled_call = _CompiledCall(entry, step)
-        with recompiling(compiled_call.subject.call):
+        with compile_separately(compiled_call.subject.call):
             if _differences(entry, _observe_eager(entry, calls), compiled_call.observe(calls), calls):
                 return step
             _compare_graphs(compiled_call)
@@ -493,7 +496,7 @@ def _try_changes(
         try:
             with make_context():
                 compiled_call = _CompiledCall(changed_entry, changed_entry.backend)
-                with recompiling(compiled_call.subject.call):
+                with compile_separately(compiled_call.subject.call):
                     expected, actual = _observe_eager(entry, calls), compiled_call.observe(calls)
                     is_equal = not _differences(entry, expected, actual, calls)
                     _compare_graphs(compiled_call)

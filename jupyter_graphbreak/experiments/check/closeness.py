@@ -10,7 +10,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import digest, shape_of
 from jupyter_graphbreak.experiments.trial.places import named_tensors
-from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def difference_beyond_rounding(
     varying, root
         As for :func:`difference`.
     """
-    result = difference(expected, actual, varying=varying, root=root)
-    if result is None or exact is None or difference(expected, actual, compares_values=False) is not None:
+    result = describe_difference(expected, actual, varying=varying, root=root)
+    if result is None or exact is None or describe_difference(expected, actual, compares_values=False) is not None:
         return result
     parts = [flatten(value) for value in (expected, actual, exact.value, exact.with_noise)]
     if exact.with_large_noise is not None:
@@ -116,7 +116,7 @@ def flatten(value: Any) -> list[Any]:
 def _is_rounding(
     tolerance: _Tolerance, expected: Any, actual: Any, exact: Any, with_noise: Any, *with_large_noise: Any
 ) -> bool:
-    if difference(expected, actual) is None:
+    if describe_difference(expected, actual) is None:
         return True
     values = [expected, actual, exact, with_noise, *with_large_noise]
     if all(is_instance(value, float) for value in values):

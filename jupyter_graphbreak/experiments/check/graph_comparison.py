@@ -228,7 +228,7 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
         return subject.snapshot((value, inputs), subject.unchanged_memo())
     finally:
         subject.memory.restore(unchanged_keys)
-        subject.memory.give_back()
+        subject.memory.return_free_memory()
         saved_state.restore()
 
 

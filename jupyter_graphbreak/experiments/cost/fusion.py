@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.fusion import UnfusedPair
     from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
-    from jupyter_graphbreak.experiments.trial.effect_places import Locate
+    from jupyter_graphbreak.experiments.trial.effect_locations import Locate
     from jupyter_graphbreak.report.cost import WhyNotFused
     from jupyter_graphbreak.report.location import Location
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards, GuardNode
-    from jupyter_graphbreak.experiments.trial.effect_places import Locate
+    from jupyter_graphbreak.experiments.trial.effect_locations import Locate
 
 #: The maximum number of objects to list, and the minimum share of the time of a frame's guards.
 _MAX_GUARDS = 10

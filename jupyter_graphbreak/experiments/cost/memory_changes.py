@@ -14,7 +14,7 @@ from jupyter_graphbreak.experiments.cost.blocks import find_repeated_blocks, rep
 from jupyter_graphbreak.experiments.cost.memory import SavedBytes, memory_activities, peak_bytes
 from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
-from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.entry import compile_separately
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, seconds_left
 from jupyter_graphbreak.report.cost import MemoryChange
@@ -63,7 +63,7 @@ def try_memory_changes(steady_state: SteadyState, memory: MemoryCost) -> list[Me
                 changes.append(_measure_change(code, compiled, compiled, compiled.checkpoint_calls, is_correct))
                 continue
             changed = make_variant()
-            with recompiling(changed.subject.call):
+            with compile_separately(changed.subject.call):
                 if changed.warm_up():
                     changes.append(_measure_change(code, changed, compiled, contextlib.nullcontext, is_correct))
         except TimeUpError:

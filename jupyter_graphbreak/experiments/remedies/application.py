@@ -18,7 +18,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.analysis.python_text import hide_python_warnings, parse_python
-from jupyter_graphbreak.experiments.trial.swapped_places import item_place
+from jupyter_graphbreak.experiments.trial.swapped_bindings import item_binding
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.records.source_texts import CellText
@@ -303,7 +303,7 @@ class Application:
         """Add the new definitions to ``scope`` and the globals of the changed functions while the context is open."""
         scopes = [function.__globals__ for function in self.functions] + ([] if scope is None else [scope])
         unique_scopes = {id(names): names for names in scopes}.values()
-        places = [item_place(name, names, name) for names in unique_scopes for name in sorted(self.defined_names)]
+        places = [item_binding(name, names, name) for names in unique_scopes for name in sorted(self.defined_names)]
         saved_values = [(place, place.read()) for place in places]
         try:
             for names in unique_scopes:

@@ -55,7 +55,7 @@ class Change:
     @property
     def inner_places(self) -> frozenset[tuple[str, str]]:
         """The place of each module to compile, and its method; an empty method stands for calling the module."""
-        return frozenset((place, part.method) for part in self.inner_calls for place in part.places)
+        return frozenset((place, part.method) for part in self.inner_calls for place in part.module_paths)
 
     def __bool__(self) -> bool:
         return bool(self.texts or self.settings or self.codes)

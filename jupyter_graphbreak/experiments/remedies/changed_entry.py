@@ -14,8 +14,8 @@ from jupyter_graphbreak._torch_compat.configuration import apply_settings, use_e
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.remedies.application import Application, changed_functions
 from jupyter_graphbreak.experiments.remedies.change import library_switches, restored_switches
-from jupyter_graphbreak.experiments.trial.entry import recompiling
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.entry import compile_separately
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ def open_to_compile(
 
     While the context is open, Dynamo compiles the function again. Raises the same errors as :func:`entry_with_change`.
     """
-    with sandboxed(), use_eager_random_numbers(), restored_switches(change):
+    with sandbox_runs(), use_eager_random_numbers(), restored_switches(change):
         # The state to copy is found in the code, and a changed function may use some of it only through a new function.
         subject = _with_switches(entry, change)
         with (
             changed_functions(program, change.texts, subject.functions()) as application,
             _prepared_call(change, application, subject) as call,
-            recompiling(call),
+            compile_separately(call),
         ):
             yield call, subject, application
 
@@ -122,7 +122,7 @@ def _with_switches(entry: Entry, change: Change) -> Subject:
     model = outermost_module(subject.call, subject.arguments or entry.arguments)
     for code in codes:
         exec(code, {"model": model})  # noqa: S102 - a switch
-    return Subject(subject.call, subject.arguments, kept_names=subject.kept_names())
+    return Subject(subject.call, subject.arguments, name_snapshot=subject.name_snapshot())
 
 
 def outermost_module(call: Any, arguments: Arguments) -> Any:

@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.remedies.search import RANK, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, why_copies_failed
-from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, can_be_rebuilt, rebuilt_arguments
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, can_be_rebuilt, rebuild_arguments
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
     from jupyter_graphbreak.experiments.remedies.search import Candidate, OnStatus
-    from jupyter_graphbreak.experiments.trial.entry import KeptEntries, RemedyContext
+    from jupyter_graphbreak.experiments.trial.entry import RecordedEntries, RemedyContext
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Break
 
@@ -104,7 +104,7 @@ def remedies_of_call(
     """
     call = _uncompiled_function(fn)
     options = compile_arguments(fn) or CompileArguments("eager")
-    entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).bound(call), *options)
+    entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).to_positional(call), *options)
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     why_not = entry.why_not_run()
     if why_not is not None:
@@ -147,7 +147,7 @@ def _uncompiled_function(fn: Any) -> Any:
 def find_remedies(  # noqa: PLR0913 - independent options of one search
     report: Report,
     files: Mapping[str, str],
-    kept_entries: KeptEntries,
+    kept_entries: RecordedEntries,
     *,
     seconds: float | None = None,
     compile_text: Callable[[str, str], list[CodeType]] = compile_file,
@@ -268,7 +268,7 @@ def _runner_or_reason(
     entry: Entry,
     report: Report,
     end: float,
-    kept_entries: KeptEntries,
+    kept_entries: RecordedEntries,
     compile_text: Callable[[str, str], list[CodeType]],
     find_cell: FindCell,
 ) -> TrialRunner | str:
@@ -285,13 +285,13 @@ def _runner_or_reason(
         return why_copies_failed(entry, error, report)
 
 
-def _later_calls(entry: Entry, kept_entries: KeptEntries) -> Iterator[Entry]:
+def _later_calls(entry: Entry, kept_entries: RecordedEntries) -> Iterator[Entry]:
     """Yield an entry with the arguments of the first later calls in its modes, if these can be rebuilt."""
     calls = kept_entries.calls_of(entry)
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
-                yield replace_fields(entry, arguments=rebuilt_arguments(entry.call, call, entry.arguments))
+                yield replace_fields(entry, arguments=rebuild_arguments(entry.call, call, entry.arguments))
 
 
 def _has_breaks_of_recompiles(report: Report) -> bool:
@@ -330,7 +330,7 @@ def _sorted_by_breaks(report: Report, entries: Sequence[Entry], first_breaks: Co
     )
 
 
-def _why_not_tried(edit: EditedCells | Patch, kept_entries: KeptEntries) -> str:
+def _why_not_tried(edit: EditedCells | Patch, kept_entries: RecordedEntries) -> str:
     """Return the reason why the user's own edit was not tried, as a sentence."""
     effect = next((effect for effect in kept_entries.effects if not kept_entries.entries), None)
     if effect is not None:

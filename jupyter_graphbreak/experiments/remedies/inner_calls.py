@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEn
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.code_hints import parameters_of
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import attribute_of
@@ -111,7 +111,7 @@ def find_inner_calls(
         without breaks are small, larger parts are returned that contain other breaks, but none of these.
     """
     places: dict[int, str] = {}
-    with sandboxed():
+    with sandbox_runs():
         subject = Subject(original.entry.call, original.entry.arguments)
         ids_in_entry = {id(item) for _, item in named_objects(subject.owner, "")}
 
@@ -155,7 +155,10 @@ def _largest_parts(
     min_ops_of_part = 1 if is_one_layer else _MIN_OPS
     min_ops = max(min_ops_of_part, root.ops * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
     largest_parts = sorted((key for key in ops if ops[key] >= min_ops), key=lambda key: -ops[key])[:_MAX_PARTS]
-    calls = [_inner_call(parts[key], places, is_own=id(parts[key][0].module) in ids_in_entry) for key in largest_parts]
+    calls = [
+        _inner_call(parts[key], places, starts_at_owner=id(parts[key][0].module) in ids_in_entry)
+        for key in largest_parts
+    ]
     return InnerCalls(tuple(calls), sum(ops[key] for key in largest_parts) / root.ops if calls else 0.0)
 
 
@@ -280,14 +283,14 @@ def _similarity_key(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...
     return node.code, _INDEX_PATTERN.sub("[]", places[id(node.module)]), node.method
 
 
-def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str], *, is_own: bool) -> InnerCall:
+def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str], *, starts_at_owner: bool) -> InnerCall:
     first = nodes[0]
     modules = dict.fromkeys(places[id(node.module)] for node in nodes if node.module is not None)
     functions = frozenset(_function_of(part) for node in nodes for part in node.walk() if part.code is not None)
     if first.code is not None and not modules:
         return InnerCall(first.code.co_name, filename=first.code.co_filename, functions=functions)
     kind = type(first.module).__name__
-    return InnerCall(kind, tuple(modules), first.method, functions=functions, is_own=is_own)
+    return InnerCall(kind, tuple(modules), first.method, functions=functions, starts_at_owner=starts_at_owner)
 
 
 @dataclass(eq=False)
@@ -434,7 +437,7 @@ def compiled_entry(entry: Entry) -> CompiledEntry:
     if owner is not None:
         receiver = next(iter(code.co_varnames if code else ()), "self")
         return CompiledEntry(name, type(owner).__name__, parameters=parameters, receiver=receiver)
-    passed_values = entry.arguments.named(call)
+    passed_values = entry.arguments.by_name(call)
     first_name = next(iter(passed_values), "")
     if first_name and _is_method(call, type(passed_values[first_name])):
         return CompiledEntry(

@@ -17,11 +17,11 @@ from jupyter_graphbreak.experiments.remedies.application import changed_function
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import Patience, seconds_left
+from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,13 +133,13 @@ class Original:
         start = time.monotonic()
         self._share_s = _SHARE_OF_INPUTS * seconds_left()
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
-        with sandboxed():
+        with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
             # Every trial calls the compiled program with the usual inputs: compiling for a further size may take long.
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
-            derived = self._reference.cases(patience=self._patience())
+            derived = self._reference.cases(time_budget=self._time_budget())
             if has_compiler:
                 self._reference.shrink()
             derived_cases = [case for case in derived if _stays_finite(case.input, entry.arguments)]
@@ -155,9 +155,9 @@ class Original:
         #: The results of :meth:`choose_inputs`, with the conditions.
         self._choices: list[tuple[Sequence[WatchedCondition], tuple[list[ReferenceCase], bool | None]]] = []
 
-    def _patience(self) -> Patience:
+    def _time_budget(self) -> TimeBudget:
         """Return the time in which to derive usual inputs, or edge inputs."""
-        return Patience(min(_MAX_DERIVING_S, self._share_s), wall_clock=_WALL_CLOCK_FACTOR * self._share_s)
+        return TimeBudget(min(_MAX_DERIVING_S, self._share_s), wall_clock=_WALL_CLOCK_FACTOR * self._share_s)
 
     def edge_cases(self) -> list[ReferenceCase]:
         """Return edge inputs, which the function may refuse, with the results of the original.
@@ -167,8 +167,8 @@ class Original:
         """
         if self._edge_cases is None:
             max_edge_cases = max(_MIN_EDGE_CASES, _MAX_KEPT_BYTES // max(1, _size_in_bytes(self._reference.result)))
-            with sandboxed():
-                edge_cases = self._reference.edge_cases(self._patience()) if self.is_repeatable else iter(())
+            with sandbox_runs():
+                edge_cases = self._reference.edge_cases(self._time_budget()) if self.is_repeatable else iter(())
                 self._edge_cases = _accepted_cases(list(itertools.islice(edge_cases, max_edge_cases)))
         return self._edge_cases
 
@@ -220,7 +220,7 @@ class Original:
 
     def varying_places(self) -> frozenset[str]:
         """Return the places in arguments and state whose values vary, such as the time of day or an address."""
-        with sandboxed():
+        with sandbox_runs():
             return varying_state(self._reference.result, self._reference.repeated_on_new_copies())
 
     def usual_inputs(self) -> list[ReferenceCase]:
@@ -321,7 +321,7 @@ class Original:
             source: instrumented_text(texts[source], conditions_by_number)
             for source, conditions_by_number in by_source.items()
         }
-        with sandboxed(), disable_torch_compile(), record_sides() as sides:  # the change may compile a part
+        with sandbox_runs(), disable_torch_compile(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             needs_backward: list[bool] = []
 
@@ -392,7 +392,7 @@ def _depends_on_values(input_: Input, error: Exception) -> bool:
         return False
     is_in_place = any(text in str(error) for text in _ERRORS_IN_PLACE)
     # A program rarely adds to booleans.
-    return (is_in_place and not input_.only_errors_count) or str(error).startswith(_ERROR_OF_TEST)
+    return (is_in_place and not input_.counts_errors_only) or str(error).startswith(_ERROR_OF_TEST)
 
 
 def _size_in_bytes(result: Result) -> int:

@@ -302,7 +302,7 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
     undefined in both programs.
     """
     expected = case.expected
-    if case.input.only_errors_count and (expected.raised is not None or result.raised is None):
+    if case.input.counts_errors_only and (expected.raised is not None or result.raised is None):
         return []
     if result.raised is None and _is_refused_by_operation(case):
         return []

@@ -39,12 +39,12 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     without_expected_edge_differences,
 )
 from jupyter_graphbreak.experiments.trial.difference import differences
-from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
+from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, seconds_left
+from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
@@ -133,7 +133,7 @@ class TrialResult:
 
 
 #: Seconds of processor time after which a changed program runs on no further edge inputs.
-_PATIENCE_S = 20.0
+_TIME_BUDGET_S = 20.0
 _CONTROL_FLOW_CALLS = (".cond(", ".while_loop(")
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
 #: remaining time.
@@ -346,16 +346,16 @@ class TrialRunner:
         cases = _accepted_first(self._uncompiled_original.pool)
 
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
-            with sandboxed(), use_eager_random_numbers():
+            with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
-                with recompiling(subject.call):
+                with compile_separately(subject.call):
                     return self._run_all(
                         subject.call, subject, Change(), chosen_cases, self.program.find_cell, is_promising
                     )
 
         @contextlib.contextmanager
         def open_uncompiled() -> Iterator[tuple[Any, Subject]]:
-            with sandboxed(), use_eager_random_numbers():
+            with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 yield subject.call, subject
 
@@ -534,10 +534,10 @@ class TrialRunner:
         if candidate.is_same_uncompiled:
             return
         edge_cases = self._uncompiled_original.edge_cases()
-        patience = Patience(_PATIENCE_S)
+        time_budget = TimeBudget(_TIME_BUDGET_S)
         with candidate.open_uncompiled() as (call, subject):
             for case in edge_cases:
-                if patience.is_over:
+                if time_budget.is_over:
                     return
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
                 with contextlib.nullcontext() if candidate.differs_when_compiled else line_limit():

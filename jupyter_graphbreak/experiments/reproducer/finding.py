@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.reproducer.script import Script
     from jupyter_graphbreak.experiments.reproducer.target import Target
-    from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
+    from jupyter_graphbreak.experiments.trial.entry import Entry, RecordedEntries
     from jupyter_graphbreak.report.schema import Report
 
 #: The seconds for one reproducer, and the share of this time after which the script is not reduced further.
@@ -50,7 +50,7 @@ _INSTALL_FOLDER = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")
 
 def reproduce(
     report: Report,
-    kept_entries: KeptEntries,
+    kept_entries: RecordedEntries,
     ident: str,
     *,
     redacted: bool = False,
@@ -135,7 +135,7 @@ class _ScriptSearch:
         self._end = end
         self.reason = "None of the calls reproduces the finding."
 
-    def find_first_script(self, entries: Sequence[Entry], kept_entries: KeptEntries) -> Script | None:
+    def find_first_script(self, entries: Sequence[Entry], kept_entries: RecordedEntries) -> Script | None:
         """Return the first script that reproduces the finding, without reducing it; ``None`` if there is none."""
         settings = {name: value for name, value in self._report.config.items() if value != _DEFAULT_SETTINGS.get(name)}
         tried_texts: set[str] = set()
@@ -223,7 +223,7 @@ def _variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
                 yield ScriptVariant(uses_values, assembles_objects, scope=scope)
 
 
-def _entries_for(kept_entries: KeptEntries, target: Target) -> Iterator[Entry]:
+def _entries_for(kept_entries: RecordedEntries, target: Target) -> Iterator[Entry]:
     """Yield the entries that may reproduce a finding, the most likely first."""
     entries = [*kept_entries.entries, *kept_entries.generators]
     likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
@@ -234,7 +234,7 @@ def _entries_for(kept_entries: KeptEntries, target: Target) -> Iterator[Entry]:
         yield from (entry for entry in entries if entry not in likely_entries)
 
 
-def _why_no_entry(report: Report, kept_entries: KeptEntries) -> str:
+def _why_no_entry(report: Report, kept_entries: RecordedEntries) -> str:
     if kept_entries.effects:
         return f"The call was not run again: it {kept_entries.effects[0].description}."
     if kept_entries.left_out:

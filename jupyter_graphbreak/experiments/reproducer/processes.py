@@ -283,7 +283,7 @@ def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
     with recorder.record() as recording:
         try:
             program = compile(script, str(path), "exec")
-            with COMMON_REPLACEMENTS.installed(), TRIAL_REPLACEMENTS.installed(), listen(blocker):
+            with COMMON_REPLACEMENTS.install(), TRIAL_REPLACEMENTS.install(), listen(blocker):
                 exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - the script
         except EffectRefusedError as error:
             reason = error.effect.description

@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.reproducer.renaming import expression
 from jupyter_graphbreak.experiments.reproducer.target import CHECK
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
 from jupyter_graphbreak.experiments.trial.call_specs import TensorSpec, state_roots
-from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuilt_arguments
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuild_arguments
 from jupyter_graphbreak.recording.targets import closure_values
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _call_texts(
     for earlier_call, call in itertools.pairwise(calls):
         try:
             repeated_call = RepeatedCall(call.arguments, keywords=call.keywords)
-            rebuilt = rebuilt_arguments(entry.call, repeated_call, entry.arguments)
+            rebuilt = rebuild_arguments(entry.call, repeated_call, entry.arguments)
         except CannotRebuildError as error:
             raise UnwritableError(str(error)) from None
         arguments = _arguments_text(writer, first_arguments, rebuilt)

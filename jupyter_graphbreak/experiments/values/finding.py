@@ -17,12 +17,12 @@ from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effects import seed_all
-from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
-from jupyter_graphbreak.experiments.trial.guard import guarded
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
+from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.places import RESULT, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, timed_run
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
 from jupyter_graphbreak.experiments.values.ranges import range_of
 from jupyter_graphbreak.experiments.values.recorder import EagerRecordingMode, NodeKey, RecordingBackend, ValueRecorder
 from jupyter_graphbreak.recording import recorder as run_recorder
@@ -89,13 +89,13 @@ def values_of_entry(
     calls : int
         The number of all calls.
     """
-    with entry.set_up(), sandboxed(), use_eager_random_numbers():
+    with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         recorder = ValueRecorder()
         backend = RecordingBackend(recorder)
         subject = Subject(entry.call, entry.arguments)
         program = entry.compile(subject.call, backend)
         nonfinite_inputs = _nonfinite_inputs(subject)
-        with recompiling(subject.call), run_recorder.record(find_cell) as recording:
+        with compile_separately(subject.call), run_recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
             results = [_nonfinite_counts("graphs", program, subject)]
         copy_report, files = build_with_files(recording.records)
@@ -153,7 +153,7 @@ def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
     subject.restore()
     inputs = []
     seen: set[int] = set()
-    roots = [*(subject.arguments or Arguments()).named(subject.call).items(), *subject.roots()]
+    roots = [*(subject.arguments or Arguments()).by_name(subject.call).items(), *subject.roots()]
     for name, root in roots:
         for place, tensor in named_tensors(root, name, seen):
             numbers = range_of(tensor)
@@ -168,18 +168,18 @@ def _nonfinite_counts(
     """Call a program, run a backward pass from its results, and count NaN and infinite elements of both."""
     require_time("call")
     subject.restore()
-    arguments = subject.copies_of(subject.arguments or Arguments())
+    arguments = subject.copy_arguments(subject.arguments or Arguments())
     seed_all(0)
     raised = None
     results: list[torch.Tensor] = []
     gradients: list[torch.Tensor | None] = []
-    with subject.activated(), guarded(subject.call, changeable_parts=subject.changeable_parts):
+    with subject.activate(), prevent_effects(subject.call, changeable_parts=subject.changeable_parts):
         try:
-            with timed_run("call"):
+            with measure_run("call"):
                 value = program(*arguments.args, **arguments.kwargs)
             results = [tensor for _, tensor in named_tensors(value, RESULT)]
             # The backward pass fails, for example, if the call has already freed the autograd graph.
-            with contextlib.suppress(RuntimeError), timed_run("backward"):
+            with contextlib.suppress(RuntimeError), measure_run("backward"):
                 gradients = gradients_of(value, list(tensors_of(subject, arguments)))
         except Exception as error:  # noqa: BLE001 - the exception is part of the finding
             raised = type(error).__name__
@@ -206,7 +206,7 @@ def _eager_counts(entry: Entry, recorder: ValueRecorder) -> NonFiniteCounts:
 def _compiled_counts(entry: Entry) -> NonFiniteCounts:
     subject = Subject(entry.call, entry.arguments)
     program = entry.compile(subject.call, clone_backend(entry.backend))
-    with recompiling(subject.call):
+    with compile_separately(subject.call):
         return _nonfinite_counts("backend", program, subject)
 
 

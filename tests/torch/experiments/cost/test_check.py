@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.check.checking import check_entry, check_instances, group_instances
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.report.cost import Check
 
 
@@ -599,7 +599,7 @@ def test_state_in_double_precision_is_freed_after_a_run() -> None:
     gc.collect()
     gc.disable()  # as long as no garbage is collected, the cycle keeps the copies
     try:
-        with entry.set_up(), sandboxed():
+        with entry.set_up(), sandbox_runs():
             assert checking._observe_in_double(entry, 1, noise_size=0) is not None
         weights = [item for item in gc.get_objects() if isinstance(item, torch.nn.Parameter)]
         assert not [weight for weight in weights if weight.shape == large.weight.shape and weight.dtype.itemsize > 4]

@@ -16,7 +16,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS, Replacements
@@ -499,7 +499,7 @@ def test_state_of_a_module_that_a_trial_imports_is_restored(tmp_path: Path, monk
         y: torch.Tensor = x * counting_calls.up()
         return y
 
-    with sandboxed():
+    with sandbox_runs():
         subject = Subject(counts)
         results = []
         for _ in range(2):

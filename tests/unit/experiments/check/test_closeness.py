@@ -6,7 +6,7 @@ import torch
 
 from jupyter_graphbreak.experiments.check.closeness import DoublePrecisionResults, difference_beyond_rounding, flatten
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.values import difference, largest_number
+from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number
 
 LARGE = 1 << 18
 
@@ -22,8 +22,8 @@ def test_a_gradient_of_zero_is_rounding_of_larger_gradients() -> None:
     assert difference_beyond_rounding(eager, compiled, exact, gradients=True) is None
     assert difference_beyond_rounding(eager, compiled, exact._replace(largest=0.1), gradients=True) is not None
     assert difference_beyond_rounding(eager, compiled * 100, exact, gradients=True) is not None
-    assert difference(eager, compiled, largest=100.0) is None
-    assert difference(eager, compiled * 100, largest=100.0) is not None
+    assert describe_difference(eager, compiled, largest=100.0) is None
+    assert describe_difference(eager, compiled * 100, largest=100.0) is not None
 
 
 def test_the_largest_number_is_that_of_all_finite_results() -> None:
@@ -50,7 +50,7 @@ def test_large_results_in_half_precision_are_compared_with_digests() -> None:
     exact = DoublePrecisionResults(5.0, *(clone(value, digests={}) for value in (number, number * (1 + 1e-3))))
     eager = number.bfloat16()
     compiled = (number * (1 + 2**-4)).bfloat16()
-    assert difference(eager, compiled) is not None, "only double precision tells"
+    assert describe_difference(eager, compiled) is not None, "only double precision tells"
     assert difference_beyond_rounding(eager, compiled, exact) is None
     compiled[7] += 1
     assert difference_beyond_rounding(eager, compiled, exact) is not None

@@ -383,7 +383,7 @@ def test_cond_is_last_and_excludes_random_numbers_and_modules() -> None:
     proposals = proposals_of("branch", problem(function("if x.sum() > 0: x = x.sin()", "return x"), "x.sum() > 0"))
     assert [proposal.title for proposal in proposals] == [
         "Take both sides with torch.where",
-        "Give both sides to torch.cond",
+        "Pass both sides to torch.cond",
     ]
     assert "torch.cond(x.sum() > 0, lambda: x.sin(), lambda: x.clone())" in proposals[1].texts["s1"]
     for arm in ("torch.dropout(x, 0.1, True)", "self.layer(x)", "torch.rand_like(x)"):

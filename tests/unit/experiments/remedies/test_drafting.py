@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from jupyter_graphbreak.experiments.families.drafting import Draft, Splice, fresh_name, operand
+from jupyter_graphbreak.experiments.families.drafting import Draft, Splice, as_operand, fresh_name
 
 
 def draft(text: str) -> Draft:
@@ -104,11 +104,11 @@ def test_expressions_in_an_f_string_are_replaced() -> None:
     parsed = draft('print(f"é {a.b:.2f} {c}")\n')
     statement = parsed.tree.body[0]
     a = next(node for node in ast.walk(statement) if isinstance(node, ast.Attribute))
-    assert parsed.rewritten(statement, {a: "value"}) == "print(f'é {value:.2f} {c}')"
+    assert parsed.text_with_changes(statement, {a: "value"}) == "print(f'é {value:.2f} {c}')"
 
 
 def test_operands_get_parentheses_and_new_names_are_unused() -> None:
-    assert [operand(text) for text in ("a.b(c)", "a + b", "-a", "a[0]")] == ["a.b(c)", "(a + b)", "(-a)", "a[0]"]
+    assert [as_operand(text) for text in ("a.b(c)", "a + b", "-a", "a[0]")] == ["a.b(c)", "(a + b)", "(-a)", "a[0]"]
     assert fresh_name(draft("def later(value): condition = 1\n"), "later") == "later_2"
 
 

@@ -74,7 +74,7 @@ def test_the_step_proposes_no_failed_candidate_again() -> None:
     assert "torch.where" in manual_step_of_break(EMPTY, branch)
     rest = manual_step_of_break(EMPTY, branch, ["Take both sides with torch.where"])
     assert rest.endswith("torch.where was tried and did not work.")
-    assert manual_step_of_break(EMPTY, branch, ["Give both sides to torch.cond"]) == manual_step_of_break(EMPTY, branch)
+    assert manual_step_of_break(EMPTY, branch, ["Pass both sides to torch.cond"]) == manual_step_of_break(EMPTY, branch)
 
 
 def test_the_step_of_a_flag_is_a_python_bool() -> None:

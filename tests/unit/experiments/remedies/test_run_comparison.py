@@ -154,7 +154,7 @@ def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted
 ) -> None:
     expected = Result(raised=_raised_by(refuse))
     case: Any = SimpleNamespace(
-        expected=expected, input=SimpleNamespace(only_errors_count=False, other_kind=other_kind)
+        expected=expected, input=SimpleNamespace(counts_errors_only=False, other_kind=other_kind)
     )
     diffs = [Difference("exception", "returns 1, but the original raises")]
     assert without_expected_edge_differences(diffs, case, Result(1)) == (diffs if counts else [])

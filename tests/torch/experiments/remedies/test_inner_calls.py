@@ -387,7 +387,7 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     )
     files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
     parts = find_inner_calls(original, report, files, frozenset({breaks["GB0123"]}))
-    assert [call.places for call in parts.calls] == [("net",)]
+    assert [call.module_paths for call in parts.calls] == [("net",)]
     assert parts.breaks == {breaks["GB0170"]}
     strict = find_inner_calls(original, report, files)
     assert not strict.calls

@@ -29,7 +29,7 @@ _SINGLE_BATCHES, _SINGLE_BATCH_NS = 5, 5_000
 #: keep.
 _MAX_CALLS, _AFTER_CALLS_NS = 200, 300_000_000
 _MIN_TIMES = 5
-#: The maximum factor by which a call slows down the next check; on an idle machine it was 1.2 to 2.7.
+#: The maximum factor by which a call slows down the next check; factors of 1.2 to 2.7 were measured on an idle machine.
 _MAX_SLOWDOWN = 3.0
 #: The maximum number of guards that are timed one by one.
 _MAX_TIMED = 5_000

@@ -167,7 +167,7 @@ def stack_in_call(frame: FrameType | None) -> Stack:
 
 
 class _KeptTensor:
-    """A tensor that autograd keeps; calls a function when autograd releases it."""
+    """Holds a tensor that autograd keeps, and calls a function when autograd releases the tensor."""
 
     def __init__(self, tensor: torch.Tensor, on_release: Callable[[], None] | None = None) -> None:
         self._tensor = tensor

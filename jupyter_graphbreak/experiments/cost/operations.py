@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 #: this many microseconds: calling a graph takes about 20 microseconds, whatever it contains.
 _SLOW_SHARE = 0.7
 _SLOW_US = 200.0
-#: An operation is reported if compiling it alone costs this many microseconds and this share of its eager time, in each
-#: of this many measurements: on a busy machine, one measurement may differ by chance.
+#: An operation is reported if, compiled alone, it takes longer than eager by at least this many microseconds and this
+#: share of its eager time, in each of ``_MEASUREMENT_COUNT`` measurements: on a busy machine, one measurement may
+#: differ by chance.
 _LOSS_US, _LOSS_SHARE = 50.0, 0.5
 _MEASUREMENT_COUNT = 2
 #: The number of runs in which operations are timed one by one, and the minimum number of times of one operation alone.
@@ -136,7 +137,7 @@ def _name(node: torch.fx.Node) -> str:
 
 
 def _signature(node: torch.fx.Node) -> tuple[str, str]:
-    """Return the key of an operation and the shapes of its inputs; of several with one key, only one is compiled."""
+    """Return a key made of an operation and its inputs' shapes; of operations with equal keys, only one is compiled."""
     arguments: list[tuple[Any, str]] = [(value.meta.get("example_value"), value.name) for value in node.all_input_nodes]
     shapes = [
         (tuple(map(str, value.shape)), value.dtype) if hasattr(value, "shape") else name for value, name in arguments

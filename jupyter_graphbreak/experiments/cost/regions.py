@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import Way
     from jupyter_graphbreak.report.schema import Report
 
-#: Regions are measured if compiling the entry took at least this many seconds and it has this many blocks.
+#: Ways are compared if compiling the entry took at least this many seconds, and if it repeats at least this many
+#: blocks.
 _MIN_COMPILE_S = 2.0
 _MIN_BLOCKS = 3
 #: The whole model is compiled again, without caches, if the time left is at least this many times its compile time.
@@ -97,7 +98,7 @@ class _CompilationTrial:
         self._blocks = blocks
         self._compiled_variant = compiled = steady_state.compiled
         self._run = steady_state.correspondence.run_report
-        # The order in which code draws random numbers depends on how it is compiled.
+        # The order in which code draws random numbers depends on the way in which the code is compiled.
         self._is_random = compiled.is_random and backend_name(entry.backend) not in {"eager", _REFERENCE_BACKEND}
         self._expected_results = (
             steady_state.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
@@ -145,7 +146,8 @@ class _CompilationTrial:
         return Variant(replace(entry, inner=blocks), compiled=False)
 
     def _variant_with_nested_regions(self, entry: Entry) -> Variant:
-        # As nested regions, methods of single modules return wrong results (torch 2.13, 2.15), unlike those of classes.
+        # Nested regions that replace the methods of single modules return wrong results (torch 2.13, 2.15), unlike
+        # those that replace the methods of classes.
         regions: dict[Any, Any] = {}
         variant = Variant(entry, compiled=True, context=lambda: replace_forwards(regions.items()))
         regions.update({kind: _as_nested_region(forward) for kind, forward in self._forwards(variant).items()})

@@ -50,8 +50,8 @@ class CallPreparation:
     assigns : bool
         Whether the code assigns a new value; ``template`` is then the expression for the new value.
     optional : Path or None
-        The path of the value, or of an object that contains it, if it is ``None`` in some calls; these calls need no
-        change.
+        The path of the value, or of an object that contains the value, if some calls have ``None`` there; these calls
+        need no change.
     code_after : str
         Further code, in which ``NAME`` stands for the new value.
     """
@@ -300,7 +300,7 @@ def _is_symbolic_if_dynamic(number: Number) -> bool:
 def _is_assignable(number: Number, circumstances: Circumstances) -> bool:
     """Return whether code before the call can assign a different value to a number.
 
-    In a closure, the number must be a part of a variable that the calling code also has.
+    In a closure, the number must be a part of a variable that the calling code can also see.
     """
     root, steps = number.path.root, number.path.steps
     return not number.is_fixed and (

@@ -32,7 +32,7 @@ from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adju
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations, read_expressions
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, settings_statements
-from jupyter_graphbreak.experiments.remedies.changed_entry import entry_with_change
+from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
 from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, WORKING, Edit, Remedy
 
@@ -62,7 +62,7 @@ _MAX_CONDITIONS = 3
 
 @dataclass(frozen=True)
 class CombinedRemedy:
-    """A remedy for breaks, the trial of it together with the best change for recompiles, and the combined change."""
+    """A remedy for breaks, its trial together with the best change for recompiles, and the combined change."""
 
     remedy: Remedy
     trial: CandidateTrial
@@ -270,7 +270,7 @@ class EntrySearch:
             entry = dataclasses.replace(self._entry, dynamic=True) if is_dynamic else self._entry
             self._on_status(title)
             candidate = RecompileCandidate(title, ("hoisting",), Adjustment())
-            remedy_context = entry_with_change(entry, program, Change(new_texts, compiles_itself=True))
+            remedy_context = make_remedy_context(entry, program, Change(new_texts, compiles_itself=True))
             trial = trials.run(candidate, remedy_context)
             self._finished_trials.append((trial, Change(new_texts)))
             if trial.verdict == "works" and trial.ends_recompiles:
@@ -295,7 +295,7 @@ class EntrySearch:
                 continue
             title = f"{proposal.title}; {best.candidate.title}"
             self._on_status(title)
-            remedy_context = entry_with_change(self._entry, program, Change({source: proposal.texts[source]}))
+            remedy_context = make_remedy_context(self._entry, program, Change({source: proposal.texts[source]}))
             trial = self._with_caveats(trials.run(best.candidate, remedy_context))
             if trial.verdict == "works" and proposal.assumptions:
                 trial = dataclasses.replace(trial, verdict="works on what ran", reason=proposal.assumptions[0])
@@ -442,8 +442,8 @@ class EntrySearch:
     def _collect_findings(self, variations: Variations) -> EntryFindings:
         """Return the finished trials, the best first, with manual steps if no trial ends all recompiles."""
         working_trials = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
-        # Candidates that work on all inputs come first, and those that need a setting come last. Otherwise, candidates
-        # that can be written into the sources come first.
+        # Of the candidates with the fewest compilations, those that work on all inputs come first, and those that need
+        # a setting come last. Otherwise, candidates that can be written into the sources come first.
         best = sorted(
             working_trials,
             key=lambda pair: (

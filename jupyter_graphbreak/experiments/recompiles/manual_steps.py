@@ -359,7 +359,7 @@ def _sentence_about_variation(variation: OtherVariation) -> str:
 
 
 def _sentence_about_own_state(variation: OtherVariation) -> str:
-    """Return a sentence about state of the function that becomes a tensor, or changes its rank, or ``""``."""
+    """Return a sentence about state of the function whose kind or rank differs in the first calls, or ``""``."""
     kinds = {type(value) for value in variation.values}
     if variation.path.root.kind == "argument":
         return ""

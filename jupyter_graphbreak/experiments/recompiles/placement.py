@@ -97,7 +97,7 @@ def insert_lines_before_calls(
 
 
 def parse_source(text: str) -> ast.Module | None:
-    """Return the syntax tree of a cell or a file, without its magics; ``None`` if it has errors."""
+    """Return the syntax tree of a cell or a file, without its magics; ``None`` if the syntax is invalid."""
     try:
         return ast.parse(_MAGIC.sub(r"\1pass", text))
     except SyntaxError:

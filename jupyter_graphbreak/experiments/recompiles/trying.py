@@ -63,7 +63,7 @@ _OTHER_KINDS = (
     ("zero-dimensional float16 tensors", True, torch.float16, False),
     ("zero-dimensional int32 tensors", False, torch.int32, False),
 )
-#: PyTorch compiles sizes 0 and 1 separately; they are used only if the run has them.
+#: The minimum size to try, unless the run used a smaller size: PyTorch compiles sizes 0 and 1 separately.
 _MIN_SIZE = 2
 #: The values of the sizes and numbers, and the lengths of the lists, that varied.
 _Values = tuple[float, ...]
@@ -563,7 +563,7 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
 def _is_allowed(axis: _Axis, value: float) -> bool:
     """Return whether a value is of the kind that the run used.
 
-    A size, a length or a count must not be less than 2 unless the run had the value; any other number must have a sign
+    A size, a length or a count must not be less than 2 unless the run used the value; any other number must have a sign
     that the run used.
     """
     if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):

@@ -42,7 +42,7 @@ _FINAL_RUN_S = 180.0
 _MAX_OUTPUT = 6_000
 #: The time, the process and the source location with which each line of PyTorch's logs begins.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
-#: The settings that every report has, with their default values.
+#: The settings that every report contains, with their default values.
 _DEFAULT_SETTINGS = {"nested_graph_breaks": False, "recompile_limit": 8}
 #: The folder in which packages are installed, at the beginning of a path.
 _INSTALL_FOLDER = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")

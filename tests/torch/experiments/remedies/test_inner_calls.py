@@ -455,7 +455,7 @@ def test_an_average_of_weights_is_no_part_of_the_forward_pass_of_a_training_step
 
     with record_calls(step, ignores_updates=is_training) as (program, root):
         program()
-    names = {node.code.co_name for node in root.walk() if node.code is not None and node.own_ops}
+    names = {node.code.co_name for node in root.walk() if node.code is not None and node.direct_ops}
     assert names == {"step", "forward", *([] if is_training else ["update"])}
 
 

@@ -820,7 +820,7 @@ short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compili
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
 dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol
 the experts of a MoE use tolist() | fullgraph | Computing every expert
-channels_last: convert the model myself? | cost#how-much-faster-will-it-be | where it expects a gain
+channels_last: convert the model myself? | cost#how-much-faster-will-it-be | if it expects a gain
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
 Could not find schema for mylib::op (package) | messages_export#aotinductor-aot-compile-files | import the module
@@ -900,7 +900,7 @@ the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-war
 fastai learner with torch.compile | libraries#fastai | before `learn.fit(...)`
 Opacus make_private and torch.compile | libraries#opacus-gradients-of-each-sample | grad_sample_mode="no_op"
 NeMo ASR model: transcribe fails with CUDA graphs | libraries#nemo | use_cuda_graph_decoder
-DGL GraphConv breaks everywhere | libraries#graph-networks-pyg-dgl | every call of a `DGLGraph`
+DGL GraphConv breaks everywhere | libraries#graph-networks-pyg-dgl | every call to a `DGLGraph`
 accelerate with FSDP2 is slower than eager | libraries#accelerate-offloading | bypassed FSDP's hooks
 Captum attributions of a compiled model | libraries#captum | give them the original model
 snntorch Leaky neurons | libraries#kornia-monai-openclip-speechbrain | a loop over steps included

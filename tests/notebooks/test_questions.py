@@ -110,7 +110,7 @@ complex operators warning | messages_warnings#precision-and-the-gpu | real and i
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
 may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
-second start still slow, autograd cache bypass | compile_time#a-cache-that-does-not-work | no cache
+second start still slow, autograd cache bypass | compile_time#a-cache-that-does-not-work | does not cache them
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
 peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
@@ -401,7 +401,7 @@ AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not 
 the output of one compiled function into another | gpu#tensor-output-overwritten-by-a-subsequent-run | calls both
 gradient accumulation with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | register_hook
 mark_static_address compiles again | gpu#tensor-output-overwritten-by-a-subsequent-run | with `guard=True`
-DDP and reduce-overhead crash after training | gpu#tensor-output-overwritten-by-a-subsequent-run | goes in again
+DDP and reduce-overhead crash after training | gpu#tensor-output-overwritten-by-a-subsequent-run | becomes an input again
 a model of matrix products gains nothing | cost#slower-than-eager-how-to-read-the-figures | gains little
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
@@ -455,7 +455,7 @@ CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compile
 write a backend | cost#which-backend-one-of-your-own | takes a graph
 CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
 what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | known only when the code runs
-eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | at the second call
+eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | in the second call
 minifier | reproducers#pytorch-s-minifier | TORCHDYNAMO_REPRO_AFTER
 strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
 my KV cache: torch.cat or position | where_to_compile#a-kv-cache-of-your-own-position-and-length | index_copy_
@@ -482,7 +482,7 @@ pytest-xdist PermissionError torchinductor | messages_kernels#files-and-caches |
 vLLM failed to get the hash of the compiled graph | messages_kernels#files-and-caches | give each process its own
 'complex' object has no attribute 'get_name' | messages_kernels#inductor-generated-code | torch.polar
 except does not catch a matmul | errors#runtimeerror-when-making-fake-tensor-call-and-except | around the compiled
-each rank starts 32 compile workers | compile_time#worker-processes | divided by the ranks
+each rank starts 32 compile workers | compile_time#worker-processes | divided by the number of ranks
 is_compiling() is False in my decorator | escape_hatches#others-that-look-alike | when the function is defined
 which parts of a diffusers pipeline: VAE, text encoder? | libraries#diffusers | pipe.vae.decode
 layers of a U-Net outside of the blocks | libraries#diffusers | little loss
@@ -721,7 +721,7 @@ does the cache notice that my code has changed? | compile_time#kept-on-disk-the-
 a warm cache, and still a second | compile_time#a-cache-that-does-not-work | this is normal
 PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | Remove that folder
 Attempting to use a closed pool | messages_kernels#worker-processes | not started again
-TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | they print nothing
+TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | both words print nothing
 what is compiled right now? | logs#progress-see-what-is-being-compiled-while-it-runs | looks as if it hangs
 LayerNorm on a Mac | known_bugs#windows-macos-rocm | by more than the values themselves
 Invalid NaN comparison | known_bugs#inductorerror-cppcompileerror-triton | from sympy
@@ -798,7 +798,7 @@ an assert is ignored after a print | known_bugs#wrong-results | is false does no
 UserWarning about torch._utils from my optimizer | messages_warnings#breaks-and-recompiles | calls an old name
 AssertionError: not bool like VR[1.0, 1.0] | messages_kernels#inductor-generated-code | A bug in Inductor
 fold fails in inductor with an AssertionError | messages_kernels#inductor-generated-code | within a release or two
-LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls as it is
+LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls unchanged
 autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
 does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset it
@@ -820,7 +820,7 @@ short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compili
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
 dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol
 the experts of a MoE use tolist() | fullgraph | Computing every expert
-channels_last: convert the model myself? | cost#how-much-faster-will-it-be | where it expects a gain
+channels_last: convert the model myself? | cost#how-much-faster-will-it-be | if it expects a gain
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
 Could not find schema for mylib::op (package) | messages_export#aotinductor-aot-compile-files | import the module
@@ -875,7 +875,7 @@ spectral_norm and pruning with torch.compile | training#what-breaks-in-training-
 distillation: teacher or student? | training#what-breaks-in-training-code | compile each network
 %autoreload and a compiled function | in_a_notebook#a-cell-that-runs-again | compiles the new code
 vLLM fails in aot_compile | libraries#vllm-sglang | VLLM_USE_AOT_COMPILE=0
-random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | look whether they differ
+random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | check that they differ
 replace a layer after torch.compile | training#before-or-after-to-load-state-dict-deepcopy | the next call uses it
 a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value compiles again
 weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
@@ -886,7 +886,7 @@ another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-wo
 how slow is a custom_op? | escape_hatches#custom-operators-one-opaque-operation | 12 µs
 the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
 single steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
-the DataLoader gets slow while compiling | compile_time#worker-processes | less those of
+the DataLoader gets slow while compiling | compile_time#worker-processes | less the workers of
 the kernel dies when I compile | errors#crashes-and-hangs | Killed process
 compile a ControlNet | libraries#diffusers | in every step as well
 fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
@@ -896,11 +896,11 @@ does compiling turn on TF32? | cost#how-much-faster-will-it-be | set_float32_mat
 autocast or bfloat16? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | needs no casts
 a BatchEncoding moved to the device in forward | libraries#transformers | move it before the call
 top-k sampling in compiled code | where_to_compile#generate | torch.multinomial
-the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-warm-up | restore them
+the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-warm-up | undo this with
 fastai learner with torch.compile | libraries#fastai | before `learn.fit(...)`
 Opacus make_private and torch.compile | libraries#opacus-gradients-of-each-sample | grad_sample_mode="no_op"
 NeMo ASR model: transcribe fails with CUDA graphs | libraries#nemo | use_cuda_graph_decoder
-DGL GraphConv breaks everywhere | libraries#graph-networks-pyg-dgl | every call of a `DGLGraph`
+DGL GraphConv breaks everywhere | libraries#graph-networks-pyg-dgl | every call to a `DGLGraph`
 accelerate with FSDP2 is slower than eager | libraries#accelerate-offloading | bypassed FSDP's hooks
 Captum attributions of a compiled model | libraries#captum | give them the original model
 snntorch Leaky neurons | libraries#kornia-monai-openclip-speechbrain | a loop over steps included

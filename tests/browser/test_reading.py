@@ -15,7 +15,7 @@ from tests.browser.pages import command, menu_button, opened_in_lab, run_all, tr
 from tests.browser.test_marks import cell, line
 from tests.browser.test_panel import row, show_panel
 from tests.support.sample_reports import big, everything, failed, two_breaks
-from tests.unit.views.test_words import model
+from tests.unit.views.test_words import library_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +150,7 @@ def test_with_forced_colours_one_tab_looks_selected(open_report: Open) -> None:
 
 
 def test_minor_breaks_of_libraries_are_last_and_folded(open_report: Open) -> None:
-    report = model()
+    report = library_report()
     helpers = [msgspec.structs.replace(report.breaks[1], id=f"b{number}") for number in range(10, 14)]
     order = [*report.order, *(helper.id for helper in helpers)]
     report = msgspec.structs.replace(report, breaks=[*report.breaks, *helpers], order=order)

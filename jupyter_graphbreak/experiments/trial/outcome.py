@@ -32,8 +32,8 @@ from jupyter_graphbreak.experiments.trial.effects import (
     suppress_logging,
 )
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+from jupyter_graphbreak.experiments.trial.named_objects import RESULT, memory_address, named_objects
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
-from jupyter_graphbreak.experiments.trial.places import RESULT, memory_address, named_objects
 from jupyter_graphbreak.experiments.trial.stand_ins import remember_streams
 from jupyter_graphbreak.experiments.trial.time_limit import measure_run, require_time
 from jupyter_graphbreak.experiments.trial.values import YieldedItems
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _MAX_LINES = 20_000
 #: The instructions that begin an iteration of a loop over an iterator; such a loop usually ends.
 _ITERATION_OPCODES = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
-#: The maximum number of recorded places for an alias.
+#: The maximum number of recorded paths for an alias.
 _MAX_NAMES = 20
 
 
@@ -65,7 +65,7 @@ class Layout(NamedTuple):
 class Result:
     """The observed outcome of one call.
 
-    A place is a name such as "the result[0]", "the argument x" or "the parameter fc.weight".
+    A path is a name such as "the result[0]", "the argument x" or "the parameter fc.weight".
 
     Parameters
     ----------
@@ -78,28 +78,28 @@ class Result:
     effects : Effects
         The output, warnings and log records.
     requires_grad : dict
-        Whether each tensor of the result, the arguments and the state requires a gradient, by place.
+        Whether each tensor of the result, the arguments and the state requires a gradient, by path.
     leaf_grads : dict
-        The ``.grad`` that the call left on each leaf, by place.
+        The ``.grad`` that the call left on each leaf, by path.
     gradients : dict or None
-        The gradient of each leaf from one backward pass through all results, by place; ``None`` for a leaf without one.
+        The gradient of each leaf from one backward pass through all results, by path; ``None`` for a leaf without one.
         ``None`` instead of a dict if there was no backward pass, because nothing requires a gradient, the call raised
         an exception or ran in inference mode, or no backward pass was requested.
     backward_error : Exception or None
         The exception that the backward pass raised.
     state_before : dict
         The state before all runs, by name.
-    places : frozenset of str
-        The places of all objects of the result, the arguments and the state.
+    paths : frozenset of str
+        The paths of all objects of the result, the arguments and the state.
     aliases : dict
-        For each place whose object or memory also appears at earlier places: the relation ("is" or "shares memory
-        with") and those places.
+        For each path whose object or memory also appears at earlier paths: the relation ("is" or "shares memory
+        with") and those paths.
     random, modes : dict
         Digests of the states of the random generators, and the modes of torch, after the call.
     layouts : dict
-        The class and the strides of each tensor of the result, by place.
+        The class and the strides of each tensor of the result, by path.
     changed_in_place : dict
-        Whether the call changed a tensor in place, for each place that has the same tensor as before the call.
+        Whether the call changed a tensor in place, for each path that has the same tensor as before the call.
     """
 
     value: Any = None
@@ -112,7 +112,7 @@ class Result:
     gradients: dict[str, torch.Tensor | None] | None = None
     backward_error: Exception | None = None
     state_before: dict[str, Any] = field(default_factory=dict)
-    places: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
     aliases: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     random: dict[str, str] = field(default_factory=dict)
     modes: dict[str, Any] = field(default_factory=dict)
@@ -181,17 +181,17 @@ def run(
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
         values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, objects.requires_grad,
-        objects.leaf_grads, gradients, backward_error, subject.initial, objects.places, objects.aliases,
+        objects.leaf_grads, gradients, backward_error, subject.initial, objects.paths, objects.aliases,
         random_after, modes_after, objects.layouts, objects.changed_in_place,
     )  # fmt: skip
 
 
 def _tensors_with_change_counts(arguments: Arguments, subject: Subject) -> dict[str, tuple[torch.Tensor, Any]]:
-    """Return the tensors that a call may change, by place, each with the count of its changes in place."""
+    """Return the tensors that a call may change, by path, each with the count of its changes in place."""
     with disable_gradients_and_overrides():
         return {
-            place: (item, in_place_change_count(item))
-            for place, item in _all_objects(None, arguments.by_name(subject.call), subject)
+            path: (item, in_place_change_count(item))
+            for path, item in _all_objects(None, arguments.by_name(subject.call), subject)
             if is_instance(item, torch.Tensor)
         }
 
@@ -210,7 +210,7 @@ class _Objects(NamedTuple):
     """The objects of the result, the arguments and the state after a call; see :class:`Result`."""
 
     tensors: dict[str, torch.Tensor]
-    places: frozenset[str]
+    paths: frozenset[str]
     aliases: dict[str, tuple[str, frozenset[str]]]
     leaf_grads: dict[str, torch.Tensor | None]
     requires_grad: dict[str, bool]
@@ -232,55 +232,55 @@ def _observe_objects(
         The tensors before the call, see :func:`_tensors_with_change_counts`.
     """
     objects = list(_all_objects(value, arguments.by_name(subject.call), subject))
-    tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
+    tensors = {path: item for path, item in objects if is_instance(item, torch.Tensor)}
     return _Objects(
         tensors=tensors,
-        places=frozenset(place for place, _ in objects),
+        paths=frozenset(path for path, _ in objects),
         aliases=_aliases(objects),
         leaf_grads={
-            place: subject.snapshot(item.grad, {})
-            for place, item in tensors.items()
+            path: subject.snapshot(item.grad, {})
+            for path, item in tensors.items()
             if item.is_leaf and item.requires_grad
         },
-        requires_grad={place: item.requires_grad for place, item in tensors.items()},
-        layouts={place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)},
+        requires_grad={path: item.requires_grad for path, item in tensors.items()},
+        layouts={path: _layout(item) for path, item in tensors.items() if path.startswith(RESULT)},
         changed_in_place={
-            place: in_place_change_count(item) != tensors_before[place][1]
-            for place, item in tensors.items()
-            if place in tensors_before and tensors_before[place][0] is item
+            path: in_place_change_count(item) != tensors_before[path][1]
+            for path, item in tensors.items()
+            if path in tensors_before and tensors_before[path][0] is item
         },
     )
 
 
 def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, Any]]:
-    """Yield the objects that a call received, may have changed, or returned, each with its place."""
+    """Yield the objects that a call received, may have changed, or returned, each with its path."""
     seen: set[int] = set()
     for kind, name, root in [
         *(("argument", name, item) for name, item in arguments.items()),
         *(("tensor", name, item) for name, item in subject.roots()),
     ]:
-        for place, item in named_objects(root, name, seen):
+        for path, item in named_objects(root, name, seen):
             if is_instance(item, torch.Tensor) and isinstance(item, torch.nn.Parameter):
-                yield f"the parameter {place}", item
+                yield f"the parameter {path}", item
             else:
-                yield f"the {kind} {place}" if is_instance(item, torch.Tensor) or kind == "argument" else place, item
+                yield f"the {kind} {path}" if is_instance(item, torch.Tensor) or kind == "argument" else path, item
     yield from named_objects(value, RESULT, seen)
 
 
 def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozenset[str]]]:
-    """Return the places of objects that are identical to, or share memory with, earlier ones; see :class:`Result`."""
+    """Return the paths of objects that are identical to, or share memory with, earlier ones; see :class:`Result`."""
     aliases: dict[str, tuple[str, frozenset[str]]] = {}
-    places_by_id: dict[int, list[str]] = defaultdict(list)
-    places_by_address: dict[int, list[str]] = defaultdict(list)
-    for place, item in objects:
+    paths_by_id: dict[int, list[str]] = defaultdict(list)
+    paths_by_address: dict[int, list[str]] = defaultdict(list)
+    for path, item in objects:
         address = memory_address(item)
-        places_in_memory = places_by_address[address] if address is not None else []
-        if places_by_id[id(item)]:
-            aliases[place] = ("is", frozenset(places_by_id[id(item)][:_MAX_NAMES]))
-        elif places_in_memory:
-            aliases[place] = ("shares memory with", frozenset(places_in_memory[:_MAX_NAMES]))
-        places_by_id[id(item)].append(place)
-        places_in_memory.append(place)
+        paths_in_memory = paths_by_address[address] if address is not None else []
+        if paths_by_id[id(item)]:
+            aliases[path] = ("is", frozenset(paths_by_id[id(item)][:_MAX_NAMES]))
+        elif paths_in_memory:
+            aliases[path] = ("shares memory with", frozenset(paths_in_memory[:_MAX_NAMES]))
+        paths_by_id[id(item)].append(path)
+        paths_in_memory.append(path)
     return aliases
 
 
@@ -293,16 +293,16 @@ def _layout(tensor: torch.Tensor) -> Layout:
 def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | None] | None, Exception | None]:
     """Run one backward pass from the results and from all tensors with a gradient function.
 
-    Return the gradient of each leaf by place, and the exception that the backward pass raised.
+    Return the gradient of each leaf by path, and the exception that the backward pass raised.
     """
     roots = {
         id(item): item
-        for place, item in tensors.items()
-        if item.requires_grad and (item.grad_fn is not None or place.startswith(RESULT))
+        for path, item in tensors.items()
+        if item.requires_grad and (item.grad_fn is not None or path.startswith(RESULT))
     }
     if not roots:
         return None, None
-    leaves = {place: item for place, item in tensors.items() if item.is_leaf and item.requires_grad}
+    leaves = {path: item for path, item in tensors.items() if item.is_leaf and item.requires_grad}
     saved_grads = {id(leaf): (leaf, leaf.grad) for leaf in leaves.values()}
     backward_error = None
     try:
@@ -315,8 +315,8 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
         ):
             torch.autograd.backward(list(roots.values()), [gradient_weights(root) for root in roots.values()])
         gradients = {
-            place: clone(leaf.grad, digests={}) if leaf.grad is not None else digests.get(id(leaf))
-            for place, leaf in leaves.items()
+            path: clone(leaf.grad, digests={}) if leaf.grad is not None else digests.get(id(leaf))
+            for path, leaf in leaves.items()
         }
     except Exception as error:  # noqa: BLE001 - the exception is the finding
         gradients, backward_error = {}, error.with_traceback(None)

@@ -245,7 +245,7 @@ def _library_part(part: LibraryPart) -> StatePart:
                 f"changes the state of the module {part.title}",
                 lambda: _Globals(part.content()),
                 part.refill,
-                part.callers,
+                part.function_names,
             )
         case LibraryOwner():
             return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,

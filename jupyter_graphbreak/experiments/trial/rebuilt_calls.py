@@ -35,7 +35,7 @@ class RecordedCall(Protocol):
 
     @property
     def arguments(self) -> Mapping[Path, Any] | None:
-        """The specs of the call's arguments by place."""
+        """The specs of the call's arguments, by path."""
 
     @property
     def keywords(self) -> frozenset[str]:
@@ -152,24 +152,24 @@ def rebuild_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
 def _build_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
     cls = spec.class_
     if cls is functools.partial:
-        func, args, keywords = (build(path.into("attribute", key), getattr(original, key, None)) for key in spec.keys)
+        func, args, keywords = (build(path.child("attribute", key), getattr(original, key, None)) for key in spec.keys)
         return functools.partial(func, *args, **keywords)
     if hasattr(cls, "_fields"):
-        return cls(*(build(path.into("attribute", key), getattr(original, key, None)) for key in spec.keys))
+        return cls(*(build(path.child("attribute", key), getattr(original, key, None)) for key in spec.keys))
     if dataclasses.is_dataclass(cls) and type(original) is cls:
         instance = copy.copy(original)
         for key in spec.keys:
-            object.__setattr__(instance, key, build(path.into("attribute", key), getattr(original, key, None)))
+            object.__setattr__(instance, key, build(path.child("attribute", key), getattr(original, key, None)))
         return instance
     if issubclass(cls, list | tuple):
         originals = [
             original[index] if is_instance(original, list | tuple) and index < len(original) else None
             for index in spec.keys
         ]
-        return cls(build(path.into("item", index), part) for index, part in zip(spec.keys, originals, strict=True))
+        return cls(build(path.child("item", index), part) for index, part in zip(spec.keys, originals, strict=True))
     if cls is dict:
         original_items = original if is_instance(original, dict) else {}
-        return {key: build(path.into("item", key), original_items.get(key)) for key in spec.keys}
+        return {key: build(path.child("item", key), original_items.get(key)) for key in spec.keys}
     if type(original) is cls:
         return original
     raise CannotRebuildError(f"{path} is an object that cannot be created again")

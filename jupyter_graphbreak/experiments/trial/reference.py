@@ -196,7 +196,7 @@ class Reference:
         """
         time_budget = time_budget or TimeBudget(_MAX_SECONDS)
         self.subject.restore()
-        variables = {place: value for place, (value, _) in self.subject.variables().items()}
+        variables = {name: value for name, (value, _) in self.subject.variables().items()}
         for derived_input in map(self._described, edge_inputs(self.base.arguments, self.fn, variables)):
             if time_budget.is_over:
                 is_common_kind = not derived_input.state and not derived_input.other_kind

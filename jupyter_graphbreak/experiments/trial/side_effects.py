@@ -49,7 +49,7 @@ class ObservedEffect:
     ----------
     description : str
         The effect, worded as the rest of a sentence: "writes to the file rows.csv".
-    place : StackEntry or None
+    location : StackEntry or None
         The innermost line of user code that leads to the effect, or a line of a library if there is none.
     imports : str
         The imported module, if the effect is an import.
@@ -57,7 +57,7 @@ class ObservedEffect:
 
     kind: EffectKind
     description: str
-    place: StackEntry | None = None
+    location: StackEntry | None = None
     imports: str = ""
 
 
@@ -89,7 +89,7 @@ class Listener(Protocol):
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Receive an effect that is about to happen; raising prevents it."""
 
-    def on_state_change(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
+    def on_state_change(self, description: str, location: StackEntry | None, frame: FrameType) -> None:
         """Receive a change of the process's state that is about to happen, and that can be undone."""
 
 
@@ -168,16 +168,16 @@ def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> No
         return
     _busy_threads.add(thread)
     try:
-        is_effect, place = origin_of_effect(frame)
+        is_effect, location = origin_of_effect(frame)
     finally:
         _busy_threads.discard(thread)
     if not is_effect:
         return
     for listener in reversed(listeners):
         if kind == "state" and description in _RESTORED_CHANGES:
-            listener.on_state_change(description, place, frame)
+            listener.on_state_change(description, location, frame)
         else:
-            listener.on_effect(ObservedEffect(kind, description, place), frame)
+            listener.on_effect(ObservedEffect(kind, description, location), frame)
         if listener.is_exclusive:
             break
 

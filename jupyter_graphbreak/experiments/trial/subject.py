@@ -14,8 +14,8 @@ import torch
 from jupyter_graphbreak.experiments.trial.copies import clone, identity_memo, memory_key
 from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier, name_of
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+from jupyter_graphbreak.experiments.trial.named_objects import named_objects
 from jupyter_graphbreak.experiments.trial.object_kinds import LOCKS, is_atom, is_data
-from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.process_state import release_leftover_locks
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_to_restore, value_to_save
@@ -102,7 +102,7 @@ class Subject:
         self._copier = copier = FunctionCopier(
             name_snapshot.scopes, self.memory if memory_provider is None else memory_provider
         )
-        self._places = copier.places
+        self._bindings = copier.bindings
         self.uncopied_descriptions = copier.uncopied_descriptions
         self.call: Any = copier.copy(fn, name_of(fn))
         self.owner: Any = None
@@ -124,7 +124,7 @@ class Subject:
         self.changeable_parts = self._uncopied_code.changeable_parts
         if memory_provider is not None:
             return
-        self._values = [(place, value_to_save(place.read())) for place in self._places]
+        self._values = [(binding, value_to_save(binding.read())) for binding in self._bindings]
         self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCKS and id(copy) != key]
         self._saved_state = SavedState((value for _, value in self.roots()), self.memory.restores)
         self.initial = self.state()
@@ -135,11 +135,11 @@ class Subject:
             yield "", self.owner
         variables: set[VariableKey] = set()
         values_by_name: dict[str, list[Any]] = {}
-        for place in self._places:
-            value, earlier_values = place.read(), values_by_name.setdefault(place.name, [])
+        for binding in self._bindings:
+            value, earlier_values = binding.read(), values_by_name.setdefault(binding.name, [])
             is_new = (
-                place.key not in variables
-                if place.key is not None
+                binding.key not in variables
+                if binding.key is not None
                 else all(value is not earlier_value for earlier_value in earlier_values)
             )
             if (
@@ -149,15 +149,15 @@ class Subject:
             ):
                 continue
             earlier_values.append(value)
-            if place.key is not None:
-                variables.add(place.key)
-            yield (place.name if len(earlier_values) == 1 else f"{place.name} ({len(earlier_values)})"), value
+            if binding.key is not None:
+                variables.add(binding.key)
+            yield (binding.name if len(earlier_values) == 1 else f"{binding.name} ({len(earlier_values)})"), value
 
     def name_snapshot(self) -> NameSnapshot:
         """Return the copies to which names refer while this subject runs, for code that is not copied."""
-        swapped_bindings = [place for place in self._places if isinstance(place, SwappedBinding)]
-        values = {place.key: place.read() for place in swapped_bindings if place.key is not None}
-        return NameSnapshot(values, dict(self._copier.origins), tuple(place.holder for place in swapped_bindings))
+        swapped_bindings = [binding for binding in self._bindings if isinstance(binding, SwappedBinding)]
+        values = {binding.key: binding.read() for binding in swapped_bindings if binding.key is not None}
+        return NameSnapshot(values, dict(self._copier.origins), tuple(binding.holder for binding in swapped_bindings))
 
     def functions(self) -> list[types.FunctionType]:
         """Return the copies of functions."""
@@ -250,31 +250,32 @@ class Subject:
     def undo_changes(self) -> None:
         """Restore the initial state; the objects stay the same, because captured programs refer to them."""
         self._copier.clear_caches()
-        for place, value in self._values:
-            place.write(value_to_restore(value))
+        for binding, value in self._values:
+            binding.write(value_to_restore(value))
         self.memory.restore()
         self._saved_state.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
         """Make :meth:`restore` keep the functions that variables refer to now, because a change has defined them."""
         self._values = [
-            (place, value_to_save(place.read()) if place.name in names else value) for place, value in self._values
+            (binding, value_to_save(binding.read()) if binding.name in names else value)
+            for binding, value in self._values
         ]
 
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
         """Return the numbers, flags, strings and tensors that the code reads besides its arguments, with their setters.
 
-        The variables are globals, closure variables, instance attributes and dict items, by their places.
+        The variables are globals, closure variables, instance attributes and dict items, by their bindings.
         """
         result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
-        for place in self._places:
-            if _is_variable(place.read()):
+        for binding in self._bindings:
+            if _is_variable(binding.read()):
                 setters = [
-                    other_place.write
-                    for other_place in self._places
-                    if other_place is place or (other_place.key == place.key is not None)
+                    other_binding.write
+                    for other_binding in self._bindings
+                    if other_binding is binding or (other_binding.key == binding.key is not None)
                 ]
-                result.setdefault(place.name, (place.read(), functools.partial(_write_all, setters)))
+                result.setdefault(binding.name, (binding.read(), functools.partial(_write_all, setters)))
         for name, root in self.roots():
             parts = root.named_modules() if is_instance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
@@ -290,11 +291,11 @@ class Subject:
         return result
 
     def assign(self, values: Mapping[str, Any]) -> None:
-        """Set the variables at some places to copies of values; :meth:`restore` undoes this."""
+        """Set the variables at some bindings to copies of values; :meth:`restore` undoes this."""
         variables = self.variables() if values else {}
-        for place, value in values.items():
-            if place in variables:
-                variables[place][1](clone(value))
+        for name, value in values.items():
+            if name in variables:
+                variables[name][1](clone(value))
 
     def state_memo(self) -> dict[Any, Any]:
         """Return a memo with which ``copies.clone`` keeps every object of the state."""

@@ -460,7 +460,7 @@ def _wrap_descriptor_user(original: Callable[..., Any]) -> Callable[..., Any]:
             notify_listeners("file", "uses the open file", frame)
         result = original(*args, **kwargs)
         if closes and is_in_trial():
-            made_descriptors.note_closed(descriptor)
+            made_descriptors.forget(descriptor)
         return result
 
     return disable_dynamo(use)

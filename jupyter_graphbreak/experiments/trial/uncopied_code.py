@@ -76,7 +76,7 @@ class UncopiedCode:
     Parameters
     ----------
     copier : FunctionCopier
-        The copier of the functions. The places whose values are swapped are added to its places.
+        The copier of the functions. The bindings whose values are swapped are added to its bindings.
     kept_values : mapping
         The values that variables referred to when the copied function was called.
     roots : list
@@ -94,7 +94,7 @@ class UncopiedCode:
         self, copier: FunctionCopier, kept_values: Mapping[VariableKey, Any], roots: list[Any], arguments: Iterable[Any]
     ) -> None:
         self._copier = copier
-        self._places = copier.places
+        self._bindings = copier.bindings
         self._kept_values = kept_values
         self.changeable_parts: list[LibraryPart] = []
         self._copied_methods: set[types.FunctionType] = set()
@@ -120,14 +120,14 @@ class UncopiedCode:
         """
         if self._destructor_effect is not None:
             raise TrialStoppedError(self._destructor_effect)
-        swapped_bindings = [place for place in self._places if isinstance(place, SwappedBinding)]
-        visible_name = next((place.name for place in swapped_bindings if not place.may_be_seen_by_threads), None)
+        swapped_bindings = [binding for binding in self._bindings if isinstance(binding, SwappedBinding)]
+        visible_name = next((binding.name for binding in swapped_bindings if not binding.may_be_seen_by_threads), None)
         if visible_name is not None and (thread := busy_thread_name()) is not None:
             raise ThreadSeesCopyError(f"your thread {thread} is running and would see copies of {visible_name}")
         self._open_contexts += 1
         if self._open_contexts == 1:
-            for place in swapped_bindings:
-                place.exchange()
+            for binding in swapped_bindings:
+                binding.exchange()
             self._saved_namespaces = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
             # A trial of a change gives functions their changed code before it runs them.
             functions = (owner for owner, _ in self._namespaces if isinstance(owner, types.FunctionType))
@@ -138,8 +138,8 @@ class UncopiedCode:
             self._open_contexts -= 1
             if not self._open_contexts:
                 self._restore_namespaces()
-                for place in swapped_bindings:
-                    place.exchange()
+                for binding in swapped_bindings:
+                    binding.exchange()
                 self._saved_state.restore()
 
     def _restore_namespaces(self) -> None:
@@ -227,12 +227,12 @@ class UncopiedCode:
             if function in self._copied_methods:
                 continue
             cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-            places = [item_binding(name, function.__globals__, name) for name in sorted(names)]
-            places += [cell_binding(name, cell) for name, cell in cells if name != "__class__"]
-            for place in places:
-                if place.key is not None and place.key not in swapped_keys:
-                    swapped_keys.add(place.key)
-                    self._swap(place)
+            bindings = [item_binding(name, function.__globals__, name) for name in sorted(names)]
+            bindings += [cell_binding(name, cell) for name, cell in cells if name != "__class__"]
+            for binding in bindings:
+                if binding.key is not None and binding.key not in swapped_keys:
+                    swapped_keys.add(binding.key)
+                    self._swap(binding)
 
     def _swap_attributes(self, cls: type, *, swaps_members: bool) -> set[tuple[int, str]]:
         """Swap the attributes of a class and, if requested, of an enumeration's members; return those swapped."""
@@ -269,10 +269,10 @@ class UncopiedCode:
                 for name in global_names(function.__code__)
             ]
             if not stored_globals.isdisjoint(used_globals):
-                place = attribute_binding(cls, name)
+                binding = attribute_binding(cls, name)
                 self._copied_methods.update(functions_in(member))
                 copy = with_functions(member, self._copier.copy_function)
-                self._places.append(SwappedBinding(place, copy, is_function=True))
+                self._bindings.append(SwappedBinding(binding, copy, is_function=True))
                 swapped_names.add((id(cls), name))
         return swapped_names
 
@@ -293,8 +293,8 @@ class UncopiedCode:
                 value = getattr(function, name)
                 copied_value = self._copier.copy(value, title)
                 if are_changed or copied_value is not value:
-                    place = part_binding(f"{title}.{name}", function, name)
-                    self._places.append(SwappedBinding(place, copied_value))
+                    binding = part_binding(f"{title}.{name}", function, name)
+                    self._bindings.append(SwappedBinding(binding, copied_value))
             attributes = vars(function)
             names = [name for name in attributes if not name.startswith("__")]
             swapped_names = [name for name in names if self._swap(item_binding(f"{title}.{name}", attributes, name))]
@@ -309,10 +309,10 @@ class UncopiedCode:
             if is_library_owner(owner):
                 self.changeable_parts.append(LibraryAttribute(owner, name))
             elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in swapped_keys:
-                place = attribute_binding(owner, name)
-                value = place.read()
-                self._places.append(
-                    SwappedBinding(place, self._copier.copy(value, place.name) if is_data(value) else value)
+                binding = attribute_binding(owner, name)
+                value = binding.read()
+                self._bindings.append(
+                    SwappedBinding(binding, self._copier.copy(value, binding.name) if is_data(value) else value)
                 )
 
     def _swap_attached_data(self, loggers: Iterable[logging.Filterer]) -> None:
@@ -338,39 +338,39 @@ class UncopiedCode:
         """Swap the values of names of modules; return the names whose values were swapped."""
         swapped_names = []
         for module, names in modules:
-            places = {name: item_binding(f"{module.__name__}.{name}", vars(module), name) for name in names}
-            swapped_names.append((module, frozenset(name for name, place in places.items() if self._swap(place))))
+            bindings = {name: item_binding(f"{module.__name__}.{name}", vars(module), name) for name in names}
+            swapped_names.append((module, frozenset(name for name, binding in bindings.items() if self._swap(binding))))
         return swapped_names
 
-    def _swap(self, place: Binding) -> bool:
-        """Swap a copy in for the value at a place; return whether swapping back undoes a run's assignments."""
+    def _swap(self, binding: Binding) -> bool:
+        """Swap a copy in for the value at a binding; return whether swapping back undoes a run's assignments."""
         try:
-            value = place.read()
+            value = binding.read()
         except ValueError:  # an empty cell
             return False
-        value = self._kept_values.get(place.key, value) if place.key is not None else value
-        count_before = len(self._places)
+        value = self._kept_values.get(binding.key, value) if binding.key is not None else value
+        count_before = len(self._bindings)
         if value is MISSING or is_atom(value):
-            self._places.append(SwappedBinding(place, value))
+            self._bindings.append(SwappedBinding(binding, value))
         elif (refusing_function := TRIAL_REPLACEMENTS.replacement_of(value)) is not None:
-            self._places.append(SwappedBinding(place, refusing_function))
+            self._bindings.append(SwappedBinding(binding, refusing_function))
         elif is_instance(value, functools.singledispatchmethod) or (
             is_instance(value, types.FunctionType) and is_library_function(value)  # such as one with a registry
         ):
-            self._swap_if_copied(place, value)
+            self._swap_if_copied(binding, value)
         elif is_data(value) or is_instance(value, LRU_CACHE):
-            self._places.append(SwappedBinding(place, self._copier.copy(value, place.name)))
+            self._bindings.append(SwappedBinding(binding, self._copier.copy(value, binding.name)))
         elif not is_code(value) and not hasattr(type(value), "__get__"):  # such as an iterator, a file or a queue
-            self._swap_if_copied(place, value)
-        return len(self._places) > count_before
+            self._swap_if_copied(binding, value)
+        return len(self._bindings) > count_before
 
-    def _swap_if_copied(self, place: Binding, value: Any) -> None:
+    def _swap_if_copied(self, binding: Binding, value: Any) -> None:
         failed_objects: list[UncopiedObject] = []
         result = clone(
             value, self._copier.memo, failed_objects, self._copier.copy_function, self._copier.memory_provider
         )
         if result is not value and not failed_objects:
-            self._places.append(SwappedBinding(place, result))
+            self._bindings.append(SwappedBinding(binding, result))
 
 
 def _destructor_effects(cls: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
@@ -380,6 +380,6 @@ def _destructor_effects(cls: type, functions: Iterable[types.FunctionType]) -> I
     outside_functions = [
         function for function in functions if not function.__qualname__.startswith(f"{cls.__qualname__}.")
     ]
-    place = find_changing_line(change, [function.__code__ for function in outside_functions], {})
-    if place is not None:
-        yield ObservedEffect("state", description, place)
+    line = find_changing_line(change, [function.__code__ for function in outside_functions], {})
+    if line is not None:
+        yield ObservedEffect("state", description, line)

@@ -186,10 +186,10 @@ def line_that_imports(name: str, codes: Iterable[CodeType]) -> StackEntry | None
     """Return the line of user code that imports a module; ``None`` if there is none."""
     for code in codes:
         for instruction in dis.get_instructions(code) if is_user_code(code.co_filename) else ():
-            place = instruction.positions
+            positions = instruction.positions
             is_import = instruction.opname in {"IMPORT_NAME", "LOAD_CONST"} and instruction.argval == name
-            if is_import and place is not None:
+            if is_import and positions is not None:
                 return StackEntry(
-                    code.co_filename, place.lineno or code.co_firstlineno, code.co_name, code.co_firstlineno
+                    code.co_filename, positions.lineno or code.co_firstlineno, code.co_name, code.co_firstlineno
                 )
     return None

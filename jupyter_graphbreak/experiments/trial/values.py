@@ -35,7 +35,7 @@ _NOISE_TOLERANCES = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), t
 #: The rounding error that remains after terms cancel, relative to the largest number of all results.
 _CANCELED_TOLERANCE = 1e-5
 _MAX_DEPTH = 20
-#: The prefix that marks varying keys, which have no place of their own.
+#: The prefix that marks varying keys, which have no path of their own.
 _KEYS_PREFIX = "the keys of "
 #: The key that Dynamo adds to the groups of any optimizer, although only some of PyTorch's optimizers read it.
 _CAPTURABLE = "capturable"
@@ -43,8 +43,8 @@ _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 #: The attributes of every module, apart from its parameters, buffers and submodules.
 _STANDARD_MODULE_ATTRIBUTES = frozenset(vars(torch.nn.Module())) - {"training"}
 
-#: The place of a part: its name, or the place of the whole, the key or attribute, and whether it is an attribute.
-_Place = str | tuple["_Place", Any, bool]
+#: The path of a part: its name, or the path of the whole, the key or attribute, and whether it is an attribute.
+_Path = str | tuple["_Path", Any, bool]
 
 #: Prefixes of attributes that compiling adds to a module.
 _COMPILER_PREFIXES = ("_dynamo", "_torchdynamo", "_is_torch_compile")
@@ -111,9 +111,9 @@ def describe_difference(
     compares_values : bool
         Whether to compare values, or only types and shapes, as for random numbers.
     varying : collection of str
-        Places at which plain values are not compared, see :func:`varying_places`.
+        Places at which plain values are not compared, see :func:`varying_paths`.
     root : str
-        The place of the result itself, with which such places begin.
+        The path of the result itself, with which such paths begin.
     largest : float
         The largest number among results that are computed together, such as all gradients. If the terms of a result
         cancel, only rounding is left.
@@ -123,8 +123,8 @@ def describe_difference(
     )
     if first is None:
         return None
-    place, text = _place_name(first[0]), first[1]
-    return f"{text} at {place.removeprefix(root)}" if place != root else text
+    path, text = _path_text(first[0]), first[1]
+    return f"{text} at {path.removeprefix(root)}" if path != root else text
 
 
 def largest_number(values: Iterable[Any]) -> float:
@@ -141,15 +141,15 @@ def largest_number(values: Iterable[Any]) -> float:
     return largest
 
 
-def varying_places(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
-    """Return the places at which two runs of the same program leave different numbers, texts or keys.
+def varying_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
+    """Return the paths at which two runs of the same program leave different numbers, texts or keys.
 
     Such values depend on the time of day, or on the addresses of objects, not on the program.
 
     Parameters
     ----------
     one, other : mapping
-        The results of both runs, by name. A place begins with its name.
+        The results of both runs, by name. A path begins with its name.
     """
     comparison = _Comparison(compares_values=True, collects=True)
     for name in one.keys() & other.keys():
@@ -157,18 +157,18 @@ def varying_places(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozense
     return frozenset(comparison.varying)
 
 
-def _place_name(place: _Place) -> str:
-    """Return the text for a place, such as "the result[0].scale"."""
+def _path_text(path: _Path) -> str:
+    """Return the text for a path, such as "the result[0].scale"."""
     steps: list[str] = []
-    while not isinstance(place, str):
-        place, key, is_attribute = place
+    while not isinstance(path, str):
+        path, key, is_attribute = path
         steps.append(f".{key}" if is_attribute else f"[{short_repr(key)}]")
-    return place + "".join(reversed(steps))
+    return path + "".join(reversed(steps))
 
 
-def _is_param_group(place: _Place) -> bool:
-    """Return whether a place is an item of an attribute `param_groups`, as optimizers have."""
-    return not isinstance(place, str) and place[0][1:] == ("param_groups", True)
+def _is_param_group(path: _Path) -> bool:
+    """Return whether a path is an item of an attribute `param_groups`, as optimizers have."""
+    return not isinstance(path, str) and path[0][1:] == ("param_groups", True)
 
 
 def _describe_lengths(expected: list[Any], actual: list[Any]) -> str:
@@ -181,9 +181,9 @@ class _Comparison:
     Parameters
     ----------
     varying : collection of str
-        The places at which plain values are not compared.
+        The paths at which plain values are not compared.
     collects : bool
-        Whether to add places to ``varying`` instead of finding differences there.
+        Whether to add paths to ``varying`` instead of finding differences there.
     largest : float
         The same as for :func:`difference`.
     """
@@ -197,14 +197,14 @@ class _Comparison:
         self._collects = collects
         self._seen: set[tuple[int, int]] = set()
 
-    def _varies(self, place: _Place, prefix: str = "") -> bool:
-        name = f"{prefix}{_place_name(place)}" if self._collects or self.varying else ""
+    def _varies(self, path: _Path, prefix: str = "") -> bool:
+        name = f"{prefix}{_path_text(path)}" if self._collects or self.varying else ""
         if self._collects:
             self.varying.add(name)
         return name in self.varying
 
-    def find_difference(self, expected: Any, actual: Any, place: _Place, depth: int = 0) -> tuple[_Place, str] | None:
-        """Return the place and the description of the first difference; ``None`` if there is none."""
+    def find_difference(self, expected: Any, actual: Any, path: _Path, depth: int = 0) -> tuple[_Path, str] | None:
+        """Return the path and the description of the first difference; ``None`` if there is none."""
         expected, actual = _parts_of_methods(expected, actual)
         pair = (id(expected), id(actual))
         if expected is actual or pair in self._seen or depth > _MAX_DEPTH:
@@ -212,57 +212,55 @@ class _Comparison:
         self._seen.add(pair)
         if is_instance(expected, torch.Tensor) and is_instance(actual, torch.Tensor):
             text = self._compare_tensors(expected, actual)
-            return None if text is None else (place, text)
+            return None if text is None else (path, text)
         if not _is_same_kind(expected, actual):
-            return place, f"{_describe_type(actual)} instead of {_describe_type(expected)}"
+            return path, f"{_describe_type(actual)} instead of {_describe_type(expected)}"
         numpy = sys.modules.get("numpy")
         if numpy is not None and is_instance(expected, numpy.ndarray):
             text = self._compare_arrays(expected, actual)
-            return None if text is None else (place, text)
+            return None if text is None else (path, text)
         if is_instance(expected, YieldedItems):
-            return self._find_in_parts(list(enumerate(expected.items)), list(enumerate(actual.items)), place, depth)
+            return self._find_in_parts(list(enumerate(expected.items)), list(enumerate(actual.items)), path, depth)
         if is_instance(expected, Mapping):
-            return self._find_in_mapping(_items(expected), _items(actual), place, depth)
+            return self._find_in_mapping(_items(expected), _items(actual), path, depth)
         if is_instance(expected, Sequence) and not is_instance(expected, str | bytes | bytearray | range):
-            return self._find_in_parts(list(enumerate(expected)), list(enumerate(actual)), place, depth)
-        return self._find_in_other_objects(expected, actual, place, depth)
+            return self._find_in_parts(list(enumerate(expected)), list(enumerate(actual)), path, depth)
+        return self._find_in_other_objects(expected, actual, path, depth)
 
     def _find_in_mapping(
-        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], place: _Place, depth: int
-    ) -> tuple[_Place, str] | None:
+        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], path: _Path, depth: int
+    ) -> tuple[_Path, str] | None:
         by_key = dict(actual)
         missing_keys = [key for key, _ in expected if key not in by_key]
         extra_keys = by_key.keys() - {key for key, _ in expected}
-        if extra_keys == {_CAPTURABLE} and _is_param_group(place):
+        if extra_keys == {_CAPTURABLE} and _is_param_group(path):
             actual = [(key, value) for key, value in actual if key != _CAPTURABLE]
-            return self._find_in_mapping(expected, actual, place, depth)
+            return self._find_in_mapping(expected, actual, path, depth)
         if len(actual) != len(expected):
             names = sorted(short_repr(key) for key in extra_keys if is_instance(key, str))
             is_extended = len(names) == 1 == len(extra_keys) and not missing_keys
-            return place, f"an extra key {names[0]}" if is_extended else _describe_lengths(expected, actual)
+            return path, f"an extra key {names[0]}" if is_extended else _describe_lengths(expected, actual)
         if not missing_keys and list(by_key) != [key for key, _ in expected]:
-            return place, "a different order of the keys"
+            return path, "a different order of the keys"
         if not missing_keys:
-            return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], place, depth)
-        if not self._varies(place, _KEYS_PREFIX):
-            return place, f"no {short_repr(missing_keys[0])}"
+            return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], path, depth)
+        if not self._varies(path, _KEYS_PREFIX):
+            return path, f"no {short_repr(missing_keys[0])}"
         expected_parts, actual_parts = ([*enumerate(part for _, part in items)] for items in (expected, actual))
-        return self._find_in_parts(expected_parts, actual_parts, place, depth)
+        return self._find_in_parts(expected_parts, actual_parts, path, depth)
 
     def _find_in_parts(
-        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], place: _Place, depth: int
-    ) -> tuple[_Place, str] | None:
+        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], path: _Path, depth: int
+    ) -> tuple[_Path, str] | None:
         if len(actual) != len(expected):
-            return place, _describe_lengths(expected, actual)
+            return path, _describe_lengths(expected, actual)
         for (key, expected_part), (_, actual_part) in zip(expected, actual, strict=True):
-            first_difference = self.find_difference(expected_part, actual_part, (place, key, False), depth + 1)
+            first_difference = self.find_difference(expected_part, actual_part, (path, key, False), depth + 1)
             if first_difference is not None:
                 return first_difference
         return None
 
-    def _find_in_other_objects(
-        self, expected: Any, actual: Any, place: _Place, depth: int
-    ) -> tuple[_Place, str] | None:
+    def _find_in_other_objects(self, expected: Any, actual: Any, path: _Path, depth: int) -> tuple[_Path, str] | None:
         if is_instance(expected, float | complex) and not is_instance(expected, bool):
             # Two readings of a clock are close.
             is_equal = expected == actual or actual != actual if self._collects else _is_close(expected, actual)  # noqa: PLR0124 - nan
@@ -275,23 +273,23 @@ class _Comparison:
         elif is_instance(expected, str | bytes | int | range | AbstractSet | type(None)):
             is_equal = bool(expected == actual)
         elif not is_code(expected) and (attribute_of(expected, "__dict__") is not None or attributes(expected)):
-            return self._find_in_attributes(expected, actual, place, depth)
+            return self._find_in_attributes(expected, actual, path, depth)
         else:
             is_equal = _is_equal(expected, actual)
-        if is_equal or not self._compares_values or self._varies(place):
+        if is_equal or not self._compares_values or self._varies(path):
             return None
-        return place, f"{short_repr(actual)} instead of {short_repr(expected)}"
+        return path, f"{short_repr(actual)} instead of {short_repr(expected)}"
 
-    def _find_in_attributes(self, expected: Any, actual: Any, place: _Place, depth: int) -> tuple[_Place, str] | None:
+    def _find_in_attributes(self, expected: Any, actual: Any, path: _Path, depth: int) -> tuple[_Path, str] | None:
         expected_attributes, actual_attributes = attributes(expected), attributes(actual)
         for name, value in expected_attributes.items():
             if name not in actual_attributes:
-                return place, f"no attribute {name}"
-            first_difference = self.find_difference(value, actual_attributes[name], (place, name, True), depth + 1)
+                return path, f"no attribute {name}"
+            first_difference = self.find_difference(value, actual_attributes[name], (path, name, True), depth + 1)
             if first_difference is not None:
                 return first_difference
         extra_names = [name for name in actual_attributes if name not in expected_attributes]
-        return (place, f"an extra attribute {extra_names[0]}") if extra_names else None
+        return (path, f"an extra attribute {extra_names[0]}") if extra_names else None
 
     def _compare_tensors(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
         if shape_of(expected) != shape_of(actual):

@@ -151,7 +151,7 @@ def test_a_training_step_is_first_tried_with_only_its_model_compiled(monkeypatch
 
     monkeypatch.setattr(Search, "_run_trial", no_time)
     report = jupyter_graphbreak.try_remedies(train, torch.ones(2, 3))
-    assert [change.inner_places for change in changes[:1]] == [{("MODEL", "")}]
+    assert [change.inner_targets for change in changes[:1]] == [{("MODEL", "")}]
     assert len(report.breaks) == 2
 
 

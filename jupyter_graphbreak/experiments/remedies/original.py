@@ -221,7 +221,7 @@ class Original:
     def varying_paths(self) -> frozenset[str]:
         """Return the paths in arguments and state whose values vary, such as the time of day or an address."""
         with sandbox_runs():
-            return varying_state(self._reference.result, self._reference.repeated_on_new_copies())
+            return varying_state(self._reference.result, self._reference.repeat_on_new_copies())
 
     def usual_inputs(self) -> list[ReferenceCase]:
         """Return the inputs of every trial."""

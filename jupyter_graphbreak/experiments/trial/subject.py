@@ -1,4 +1,4 @@
-"""A copied function with copies of everything it may change, so that every run starts from the same state."""
+"""A copied function with copies of everything that it may change: every run starts from the same state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _has_weak_reference(function: types.FunctionType) -> bool:
 
 
 def _with_copied_closure(function: types.FunctionType, memo: dict[Any, Any]) -> types.FunctionType:
-    """Return a copy of a function that refers weakly to an object; any other function is returned unchanged."""
+    """Return a copy of a function that has a weak reference in its closure; return any other function unchanged."""
     if not _has_weak_reference(function):
         return function
     cells = tuple(types.CellType(clone(cell.cell_contents, memo)) for cell in function.__closure__ or ())
@@ -51,21 +51,21 @@ def _with_copied_closure(function: types.FunctionType, memo: dict[Any, Any]) -> 
 
 
 class Subject:
-    """A callable that leaves no trace when it runs: the functions, closures, globals and modules behind it are copies.
+    """A callable that leaves no trace when it runs, because the functions, closures, globals and modules are copies.
 
-    The copied code objects are new, so Dynamo has compiled none of them. Most methods of classes are not copied; the
-    globals they read are swapped for copies while a program runs, see :meth:`activate`.
+    The copied code objects are new, so Dynamo has compiled none of them. Most methods of classes are not copied. The
+    globals that they read are swapped for copies while a program runs; see :meth:`activate`.
 
     Parameters
     ----------
     fn : callable
         A function, a method, a module or another callable object.
     arguments : Arguments, optional
-        The arguments of the calls. They are copied with the rest, so shared objects and shared memory stay shared.
+        The arguments of the calls, copied together with the function: shared objects and shared memory stay shared.
     memory_provider : MemoryProvider, optional
-        Provides the memory for copies of large tensors, for a subject that is kept and never runs.
+        Provides the memory for copies of large tensors, for a subject that never runs.
     name_snapshot : NameSnapshot, optional
-        The values that names referred to when the copied function was called; by default, those of the entry that runs.
+        The values that names had when the copied function was called; by default, those of the current entry.
 
     Attributes
     ----------
@@ -80,10 +80,10 @@ class Subject:
     memory : Memory
         Large memory shared with other subjects.
     uncopied_descriptions : list of str
-        Objects that could not be copied, with name, type and reason. Runs use the originals, which :meth:`restore`
-        restores.
+        The objects that could not be copied, with name, type and reason. Runs use the originals, which are restored
+        afterwards.
     changeable_parts : list of LibraryPart
-        The parts of packages that the code may change, judging by the names in the code.
+        The parts of packages that the code may change, judging by the names that it contains.
     """
 
     def __init__(
@@ -174,23 +174,23 @@ class Subject:
         return {name or "self": self.snapshot(value, memo) for name, value in self.roots()}
 
     def snapshot(self, value: Any, memo: dict[Any, Any]) -> Any:
-        """Return a copy for comparison only: digests replace large tensors."""
+        """Return a copy for comparison only, in which digests replace large tensors."""
         return clone(value, memo, digests=self.memory.digests)
 
     def unchanged_memo(self) -> dict[Any, Any]:
-        """Return a memo with which ``copies.clone`` skips memory that no run has changed."""
+        """Return a memo that makes ``copies.clone`` share memory that no run has changed."""
         return self.memory.unchanged_memo()
 
     def copy_arguments(self, arguments: Arguments) -> Arguments:
-        """Return copies of arguments for a run; functions, and objects of the state, are this subject's copies.
+        """Return copies of arguments for a run; functions and objects of the state become this subject's copies.
 
-        A function that refers weakly to an object belongs to that object, such as the ``step`` of an optimizer with a
-        scheduler, and is copied with it.
+        A function with a weak reference to an object, such as the ``step`` of an optimizer with a scheduler, belongs to
+        that object and is copied with it.
         """
         return self._copies(arguments, self.memory.memo(self._detached_keys))
 
     def copy_arguments_for_comparison(self, arguments: Arguments) -> Arguments:
-        """Return copies of arguments for comparison only: memory that no run has changed is not copied."""
+        """Return copies of arguments for comparison only, which share memory that no run has changed."""
         return self._copies(arguments, self.unchanged_memo())
 
     def _copies(self, arguments: Arguments, memory_memo: dict[Any, Any]) -> Arguments:
@@ -205,7 +205,7 @@ class Subject:
         return arguments.copy(copies, lambda function: _with_copied_closure(function, copies))
 
     def save_arguments(self, arguments: Arguments) -> SavedState:
-        """Save the content of the arguments of a run, to restore it in place, except that of the state.
+        """Save the content of a run's arguments, except the state, to restore it in place.
 
         :meth:`restore_memory_of_arguments` restores large memory.
         """
@@ -217,7 +217,7 @@ class Subject:
         )
 
     def restore_memory_of_arguments(self) -> bool:
-        """Undo the changes of large memory that is not part of the state; return whether there were any."""
+        """Undo changes to large memory that is not part of the state; return whether there were any."""
         state_keys = self._state_keys()
         return self.memory.restore({key for key in self.memory.memo() if key not in state_keys})
 
@@ -225,7 +225,7 @@ class Subject:
         return set(map(memory_key, self._saved_state.storages()))
 
     def replace_with_copies(self, arguments: Arguments) -> Arguments:
-        """Return arguments in which values are replaced with this subject's copies of them."""
+        """Return arguments in which this subject's copies replace the values that it has copied."""
         if self._original_arguments is None or self.arguments is None:
             return arguments
         pairs = zip(self._original_arguments.values(), self.arguments.values(), strict=True)
@@ -233,7 +233,7 @@ class Subject:
         return arguments.map_values(lambda value: copies_by_id.get(id(value), value))
 
     def detach_changed_memory(self) -> None:
-        """Move memory that a run has changed out of the shared memory, so that other subjects do not see the change.
+        """Move changed memory out of the shared memory, so that other subjects do not see the change.
 
         Call this after a run, before a different subject runs.
         """
@@ -243,12 +243,12 @@ class Subject:
         self.memory.restore()
 
     def restore(self) -> None:
-        """Undo the changes of runs, and give the memory that they have freed back to the system."""
+        """Undo the changes that runs have made, and return the memory that they have freed to the system."""
         self.undo_changes()
         self.memory.return_free_memory()
 
     def undo_changes(self) -> None:
-        """Restore the initial state; the objects stay the same, because captured programs refer to them."""
+        """Restore the initial state in place, because captured programs refer to the objects."""
         self._copier.clear_caches()
         for binding, value in self._values:
             binding.write(value_to_restore(value))
@@ -256,16 +256,16 @@ class Subject:
         self._saved_state.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
-        """Make :meth:`restore` keep the functions that variables refer to now, because a change has defined them."""
+        """Make :meth:`restore` keep the current functions of variables, because a change has defined them."""
         self._values = [
             (binding, value_to_save(binding.read()) if binding.name in names else value)
             for binding, value in self._values
         ]
 
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
-        """Return the numbers, flags, strings and tensors that the code reads besides its arguments, with their setters.
+        """Return the numbers, flags, strings and tensors that the code reads besides its arguments, with setters.
 
-        The variables are globals, closure variables, instance attributes and dict items, by their bindings.
+        The variables are globals, closure variables, instance attributes and dict items, by name.
         """
         result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
         for binding in self._bindings:
@@ -280,7 +280,7 @@ class Subject:
             parts = root.named_modules() if is_instance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
                 if is_instance(part, torch.nn.RNNBase):
-                    continue  # the kernels of an RNN trust its attributes: a wrong number of layers ends the process
+                    continue  # RNN kernels do not check its attributes: a wrong number of layers ends the process
                 namespace = (
                     part if type(part) is dict else (attribute_of(part, "__dict__") or {}) if is_data(part) else {}
                 )
@@ -291,34 +291,34 @@ class Subject:
         return result
 
     def assign(self, values: Mapping[str, Any]) -> None:
-        """Set the variables at some bindings to copies of values; :meth:`restore` undoes this."""
+        """Set variables, given by name, to copies of values; :meth:`restore` undoes this."""
         variables = self.variables() if values else {}
         for name, value in values.items():
             if name in variables:
                 variables[name][1](clone(value))
 
     def state_memo(self) -> dict[Any, Any]:
-        """Return a memo with which ``copies.clone`` keeps every object of the state."""
+        """Return a memo that makes ``copies.clone`` share every object of the state."""
         seen: set[int] = set()
         return identity_memo(item for name, root in self.roots() for _, item in named_objects(root, name, seen))
 
     @contextlib.contextmanager
     def activate(self) -> Iterator[None]:
-        """Apply the modes of the entry's call, and swap the copies in, while the context is open.
+        """Apply the modes of the entry's call and swap the copies in while the context is open.
 
         Code that is not copied, such as methods, then reads the copies; see :meth:`UncopiedCode.swap_copies_in`.
 
         Raises
         ------
         TrialStoppedError
-            If the code leaves a lock locked, or waits for a lock that only it could release.
+            If the code leaves a lock locked, or waits for a lock that only the code itself could release.
         """
         with self._uncopied_code.swap_copies_in(), self.modes.apply(), release_leftover_locks(self._locks, self.call):
             yield
 
 
 def _import_modules(fn: Callable[..., Any]) -> None:
-    """Import the user's modules that a function imports, so that their state is copied and restored."""
+    """Import the user modules that a function will import, so that their state is copied and restored."""
     for name in unloaded_modules(user_codes(fn)):
         with contextlib.suppress(Exception), prevent_effects():  # the function's own import fails, or is stopped, again
             importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Names that code reads or writes, with the values they have while a program runs."""
+"""Bindings: names that code reads or writes, with the values that they have while a program runs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Binding:
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], None]
-    #: The variable; ``None`` for an object that stays in its place.
+    #: The variable; ``None`` for an object that is never replaced.
     key: VariableKey | None = None
-    #: The namespace, cell or owner whose id the key contains, unless it is a copy.
+    #: The namespace, cell or owner whose id the key contains; ``None`` if it is a copy.
     holder: Any = None
 
 
 class SwappedBinding:
-    """A name read by code that is not copied, such as a method: it refers to the copy only while a program runs."""
+    """A name in code that is not copied, such as a method: it refers to the copy only while a program runs."""
 
     def __init__(self, binding: Binding, program_value: Any, *, is_function: bool = False) -> None:
         self._is_function = is_function
@@ -58,7 +58,7 @@ class SwappedBinding:
 
     @property
     def may_be_seen_by_threads(self) -> bool:
-        """Whether other threads may see the value while it is swapped in: it is code or the original value."""
+        """Whether other threads may see the value while it is swapped in, because it is code or the original value."""
         return self._is_original or (is_code(self._inactive_value) and not self._is_function)
 
     def exchange(self) -> None:
@@ -80,12 +80,12 @@ def function_bindings(function: types.FunctionType) -> Iterator[Binding]:
 
 
 def fixed_binding(name: str, value: Any) -> Binding:
-    """Return the binding of an object that a call may change and that stays where it is."""
+    """Return the binding of an object that a call may change but not replace."""
     return Binding(name, lambda: value, _ignore)
 
 
 def _ignore(_: Any) -> None:
-    """Write nothing, since the object stays in its place."""
+    """Write nothing, because the object is never replaced."""
 
 
 def cell_binding(name: str, cell: types.CellType, original: types.CellType | None = None) -> Binding:

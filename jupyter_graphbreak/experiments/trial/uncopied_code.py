@@ -1,4 +1,4 @@
-"""Give code that is not copied, such as methods, copies of the state it uses while a program runs."""
+"""Give code that is not copied, such as methods, copies of the state that it uses while a program runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from jupyter_graphbreak.experiments.trial.saved_state import SavedState
 from jupyter_graphbreak.experiments.trial.shared_names import (
     functions_in,
     global_names,
-    named_loggers,
+    mentioned_loggers,
     used_modules,
     with_functions,
 )
@@ -60,7 +60,7 @@ _ASSIGNING_INSTRUCTIONS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 #: Names in modules and classes that trials leave unchanged.
 _UNCHANGED_IN_MODULES = re.compile("__")
 _UNCHANGED_IN_CLASSES = re.compile("__annotations|__annotate|__abstractmethods__$|_abc_impl$|__dict__$|__weakref__$")
-#: Attributes with which ``ctypes`` describes classes, and which cannot be set again.
+#: Attributes that describe classes of ``ctypes`` and that cannot be set again.
 _CTYPES_LAYOUT = frozenset({"_fields_", "_anonymous_", "_pack_", "_align_", "_layout_", "_length_", "_type_"})
 #: The lists among the attributes of loggers and handlers, which :mod:`.state_parts` restores.
 _LOGGING_LISTS = frozenset({"handlers", "filters", "buffer"})
@@ -71,23 +71,23 @@ class ThreadSeesCopyError(Exception):
 
 
 class UncopiedCode:
-    """The code that copied functions use and that is not copied itself, with copies of the state that it uses.
+    """The code that copied functions use but that is not copied, with copies of the state that this code uses.
 
     Parameters
     ----------
     copier : FunctionCopier
         The copier of the functions. The bindings whose values are swapped are added to its bindings.
     kept_values : mapping
-        The values that variables referred to when the copied function was called.
+        The values that variables had when the copied function was called.
     roots : list
-        The copied objects from which the code is reached.
+        The copied objects from which to search for the code.
     arguments : iterable
         The copied arguments.
 
     Attributes
     ----------
     changeable_parts : list of LibraryPart
-        The parts of packages that the code may change, judging by the names in the code.
+        The parts of packages that the code may change, judging by the names that it contains.
     """
 
     def __init__(
@@ -102,19 +102,19 @@ class UncopiedCode:
         self._saved_namespaces: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
         self._codes_before: list[tuple[types.FunctionType, types.CodeType]] = []
         self._destructor_effect: ObservedEffect | None = None
-        #: User modules, classes and functions that the code may change, and the names swapped in each.
+        #: The user modules, classes and functions that the code may change, each with the names swapped in it.
         self._namespaces: list[tuple[types.ModuleType | type | types.FunctionType, frozenset[str]]] = []
         self._swap_all(roots, arguments)
         self._saved_state = SavedState(copier.uncopied_objects)
 
     @contextlib.contextmanager
     def swap_copies_in(self) -> Iterator[None]:
-        """Swap the copies in while the context is open; on exit, objects that could not be copied are restored.
+        """Swap the copies in while the context is open; on exit, restore objects that could not be copied.
 
         Raises
         ------
         ThreadSeesCopyError
-            If another user thread is running, which would see the copies.
+            If another thread of the user is running: it would see the copies.
         TrialStoppedError
             If the code creates objects whose destructors may run after the context has ended.
         """
@@ -143,9 +143,9 @@ class UncopiedCode:
                 self._saved_state.restore()
 
     def _restore_namespaces(self) -> None:
-        """Undo changes of modules, classes and functions that a run made without naming them, as with ``setattr``.
+        """Undo changes to modules, classes and functions that a run made without mentioning names, as by ``setattr``.
 
-        Attributes that Dynamo adds to modules, and Python to classes, are kept.
+        Attributes that Dynamo adds to modules, and Python to classes, stay.
         """
         for owner, swapped_names, saved_values in self._saved_namespaces:
             ignored_names = _UNCHANGED_IN_CLASSES if is_instance(owner, type) else _UNCHANGED_IN_MODULES
@@ -182,7 +182,7 @@ class UncopiedCode:
             if is_instance(item, logging.Filterer):
                 loggers[id(item)] = item
             if is_instance(item, types.FunctionType) and not is_library_function(item) and may_be_user_defined(item):
-                loggers.update((id(logger), logger) for logger in named_loggers(item.__code__))
+                loggers.update((id(logger), logger) for logger in mentioned_loggers(item.__code__))
                 names = global_names(item.__code__)
                 classes.update(
                     (value, None) for name in names if is_instance(value := item.__globals__.get(name), type)
@@ -222,7 +222,7 @@ class UncopiedCode:
     def _swap_variables(
         self, functions: list[tuple[types.FunctionType, set[str]]], swapped_keys: set[VariableKey]
     ) -> None:
-        """Swap the globals and closure variables of functions that are not copied, unless they are swapped already."""
+        """Swap the globals and closure variables of functions that are not copied, unless these are already swapped."""
         for function, names in functions:
             if function in self._copied_methods:
                 continue
@@ -235,7 +235,7 @@ class UncopiedCode:
                     self._swap(binding)
 
     def _swap_attributes(self, cls: type, *, swaps_members: bool) -> set[tuple[int, str]]:
-        """Swap the attributes of a class and, if requested, of an enumeration's members; return those swapped."""
+        """Swap the attributes of a class and, if requested, of an enumeration's members; return the former's keys."""
         names = [name for name in vars(cls) if not name.startswith("__") and name not in _CTYPES_LAYOUT]
         names = [name for name in names if self._swap(attribute_binding(cls, name))]
         if swaps_members and issubclass(cls, enum.Enum):
@@ -244,7 +244,7 @@ class UncopiedCode:
         return {(id(cls), name) for name in names}
 
     def _callers_of(self, variables: set[VariableKey], functions: list[types.FunctionType]) -> set[VariableKey]:
-        """Return the names of the functions that use some of the variables, directly or by calling each other."""
+        """Return the keys of functions that use any of some variables, directly or by calling each other."""
         names_by_function: list[tuple[VariableKey, set[VariableKey]]] = []
         for function in functions if variables else ():
             origin = self._copier.origin(function.__globals__)
@@ -259,7 +259,7 @@ class UncopiedCode:
         return callers
 
     def _swap_methods(self, cls: type, stored_globals: set[VariableKey]) -> set[VariableKey]:
-        """Swap copies in for the methods that share a global with copied functions if one of them assigns it."""
+        """Swap copies in for methods that use a global of copied functions to which some function assigns."""
         swapped_names = set()
         for name, member in list(vars(cls).items()):
             used_globals = [
@@ -304,7 +304,7 @@ class UncopiedCode:
     def _swap_assigned_attributes(
         self, owners_by_attribute: Mapping[tuple[int, str], Any], swapped_keys: set[tuple[int, str]]
     ) -> None:
-        """Swap the attributes that code assigns to, unless they are swapped already."""
+        """Swap the attributes that code assigns to, unless these are already swapped."""
         for (_, name), owner in owners_by_attribute.items():
             if is_library_owner(owner):
                 self.changeable_parts.append(LibraryAttribute(owner, name))
@@ -316,9 +316,9 @@ class UncopiedCode:
                 )
 
     def _swap_attached_data(self, loggers: Iterable[logging.Filterer]) -> None:
-        """Swap the data in attributes of loggers, of Python's own handlers and of the thread, which are not copied.
+        """Swap the data in attributes of loggers, Python's own handlers and threads, which are not copied themselves.
 
-        Handlers of other classes keep their data: they may collect the records of other threads in it.
+        Handlers of other classes keep their data, because they may collect the records of other threads in it.
         """
         uncopied_objects = [
             item for item in loggers if is_instance(item, logging.Logger) or type(item).__module__ in _LOGGING_MODULES
@@ -335,7 +335,7 @@ class UncopiedCode:
     def _swap_modules(
         self, modules: list[tuple[types.ModuleType, list[str]]]
     ) -> list[tuple[types.ModuleType, frozenset[str]]]:
-        """Swap the values of names of modules; return the names whose values were swapped."""
+        """Swap the values of names of modules; return, for each module, the names whose values were swapped."""
         swapped_names = []
         for module, names in modules:
             bindings = {name: item_binding(f"{module.__name__}.{name}", vars(module), name) for name in names}
@@ -343,7 +343,7 @@ class UncopiedCode:
         return swapped_names
 
     def _swap(self, binding: Binding) -> bool:
-        """Swap a copy in for the value at a binding; return whether swapping back undoes a run's assignments."""
+        """Swap a copy in for the value of a binding; return whether swapping back undoes a run's assignments."""
         try:
             value = binding.read()
         except ValueError:  # an empty cell
@@ -374,7 +374,7 @@ class UncopiedCode:
 
 
 def _destructor_effects(cls: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
-    """Yield the effect of creating an instance of a class with a destructor, if code outside the class names it."""
+    """Yield the effect of creating an instance of a class with a destructor, if code outside the class mentions it."""
     description = f"creates a {cls.__name__}, whose destructor may run later"
     change = StateChange(description, frozenset({cls.__name__}))
     outside_functions = [

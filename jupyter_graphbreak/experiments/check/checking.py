@@ -35,7 +35,7 @@ from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
-from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, varying_places
+from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, varying_paths
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.records.attributes import is_instance
@@ -373,7 +373,7 @@ def _differences(entry: Entry, expected: _Observation, actual: _Observation, cal
     if not any(_compare_observations(expected, actual, ())):
         return []
     # Further runs take memory and time, so they are made only if there is a difference to explain.
-    varying = varying_places(expected.values, _observe_eager(entry, calls).values)
+    varying = varying_paths(expected.values, _observe_eager(entry, calls).values)
     if varying and not any(_compare_observations(expected, actual, (), varying)):
         return []
     exact_observations: list[_Observation] = []

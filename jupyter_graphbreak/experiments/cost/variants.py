@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
-from jupyter_graphbreak.experiments.trial.places import leaves, memory_address, named_tensors
+from jupyter_graphbreak.experiments.trial.named_objects import leaves, memory_address, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.recording.targets import may_be_user_defined, reachable_objects
@@ -438,7 +438,7 @@ class Variant:
             self._context(),
             self.subject.activate(),
             self._code.install(),
-            self._inner.compiled(arguments.args, arguments.kwargs),
+            self._inner.compile_modules(arguments.args, arguments.kwargs),
         ):
             yield
 

@@ -587,7 +587,7 @@ def _call_with_values(
         elif isinstance(axis, NumberList):
             content = itertools.cycle(next(filter(None, axis.contents), (1,)))
             arguments[axis.path] = ContainerSpec(axis.container_type, tuple(range(int(value))))
-            arguments |= {axis.path.into("item", index): next(content) for index in range(int(value))}
+            arguments |= {axis.path.child("item", index): next(content) for index in range(int(value))}
         elif axis.path in arguments:
             arguments[axis.path] = value
         else:

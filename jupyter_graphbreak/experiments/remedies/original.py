@@ -17,8 +17,8 @@ from jupyter_graphbreak.experiments.remedies.application import replace_function
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
+from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
-from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, seconds_left
@@ -221,7 +221,7 @@ class Original:
     def varying_paths(self) -> frozenset[str]:
         """Return the paths in arguments and state whose values vary, such as the time of day or an address."""
         with sandbox_runs():
-            return varying_state(self._reference.result, self._reference.repeated_on_new_copies())
+            return varying_state(self._reference.result, self._reference.repeat_on_new_copies())
 
     def usual_inputs(self) -> list[ReferenceCase]:
         """Return the inputs of every trial."""

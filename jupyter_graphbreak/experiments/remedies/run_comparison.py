@@ -15,7 +15,7 @@ import torch
 
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, ThreadRunsChangeError
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation
-from jupyter_graphbreak.experiments.trial.places import named_tensors
+from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.knowledge.causes import known_cause

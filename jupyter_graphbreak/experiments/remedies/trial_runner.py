@@ -658,7 +658,7 @@ class TrialRunner:
             return self.entry.compile(function, backend)
 
         inner = InnerModules(subject, change.inner_targets, compile_here)
-        compiled = inner.calling(call) if change.compiles_itself else compile_here(call)
+        compiled = inner.wrap_call(call) if change.compiles_itself else compile_here(call)
         backend_to_force = backend if change.compiles_itself else None
 
         start, time_left = time.monotonic(), seconds_left()

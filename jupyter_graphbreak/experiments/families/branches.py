@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _STEEP_FUNCTIONS = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 
-def guarded_side(side: BranchSide, condition: str, torch: str, *, is_taken: bool) -> BranchSide:
+def guard_side(side: BranchSide, condition: str, torch: str, *, is_taken: bool) -> BranchSide:
     """Return one side of a branch, with risky operands replaced with 1 when the other side is taken.
 
     Otherwise, an integer division by zero would raise an error, and a gradient might become NaN.
@@ -67,21 +67,21 @@ def guarded_side(side: BranchSide, condition: str, torch: str, *, is_taken: bool
         Whether the side is taken if the condition is true.
     """
 
-    def guard_text(text: str) -> str:
-        return guarded_text(text, condition, torch, is_taken=is_taken)
+    def guard(text: str) -> str:
+        return guard_operands(text, condition, torch, is_taken=is_taken)
 
     def guard_value(value: Value | None) -> Value | None:
         if value is None or isinstance(value, str):
-            return value and guard_text(value)
+            return value and guard(value)
         container_type, keys, members = value
         return container_type, keys, tuple(member for member in map(guard_value, members) if member is not None)
 
-    lines = [f"{name} = {guard_text(text)}" for name, _, text in (line.partition(" = ") for line in side.lines)]
-    values = {target: guard_text(text) for target, text in side.values.items()}
+    lines = [f"{name} = {guard(text)}" for name, _, text in (line.partition(" = ") for line in side.lines)]
+    values = {target: guard(text) for target, text in side.values.items()}
     return replace(side, lines=lines, values=values, result=guard_value(side.result))
 
 
-def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> str:
+def guard_operands(text: str, condition: str, torch: str, *, is_taken: bool) -> str:
     """Return an expression, with risky operands replaced with 1 when the other side of its branch is taken."""
     try:
         tree = parse_expression(text)
@@ -132,8 +132,8 @@ def _is_string(node: ast.expr) -> bool:
 
 
 FAMILY = "branch"
-_WHERE_TITLE = "Take both sides with torch.where"
-_GUARDED_TITLE = "Take both sides with torch.where, with harmless operands on the side that is not taken"
+_WHERE_TITLE = "Compute both sides with torch.where"
+_GUARDED_TITLE = "Compute both sides with torch.where, with harmless operands on the side that is not taken"
 _COND_TITLE = "Pass both sides to torch.cond"
 #: For each operator of an augmented assignment, an operator and a number that change no value. A sum becomes a
 #: difference because -0.0 + 0 is 0.0.
@@ -246,7 +246,7 @@ def _propose_for_expression(site: Site, if_expression: ast.IfExp, python_operand
     if_text, else_text = as_argument(site.draft, if_expression.body), as_argument(site.draft, if_expression.orelse)
     texts = {_WHERE_TITLE: _selection_text(site, condition, if_text, else_text)[0]}
     sides = [
-        guarded_text(text, condition, torch, is_taken=is_taken)
+        guard_operands(text, condition, torch, is_taken=is_taken)
         for text, is_taken in ((if_text, True), (else_text, False))
     ]
     if sides != [if_text, else_text]:
@@ -345,8 +345,8 @@ def _variants(
     naming_line = f"{name} = {parenthesize_lines(condition)}"
     yield _WHERE_TITLE, *((name, branch_sides, [naming_line]) if names_condition else (condition, branch_sides, []))
     guarded_sides = (
-        guarded_side(branch_sides[0], name, site.torch, is_taken=True),
-        guarded_side(branch_sides[1], name, site.torch, is_taken=False),
+        guard_side(branch_sides[0], name, site.torch, is_taken=True),
+        guard_side(branch_sides[1], name, site.torch, is_taken=False),
     )
     if guarded_sides != branch_sides:
         yield _GUARDED_TITLE, name, guarded_sides, [naming_line]
@@ -372,16 +372,18 @@ def _selection_statements(
     ``None`` if there is no target, or if one that is read later may be unbound.
     """
     if_side, else_side = branch_sides
-    in_place = if_side.in_place_targets | else_side.in_place_targets
+    in_place_targets = if_side.in_place_targets | else_side.in_place_targets
     # One side changes the tensor, and the other one replaces it.
-    mixed = {target for side in branch_sides for target in in_place - side.in_place_targets if target in side.values}
-    if any(not target.isidentifier() for target in mixed):
+    mixed_targets = {
+        target for side in branch_sides for target in in_place_targets - side.in_place_targets if target in side.values
+    }
+    if any(not target.isidentifier() for target in mixed_targets):
         return None
-    in_place -= mixed
+    in_place_targets -= mixed_targets
     targets = []
     for target in {**if_side.values, **else_side.values}:
         is_set_on_both = target in if_side.values and target in else_side.values
-        if is_set_on_both or target in in_place or is_bound_before(site.draft, branch, target):
+        if is_set_on_both or target in in_place_targets or is_bound_before(site.draft, branch, target):
             targets.append(target)
         elif target in names_read_after(site.draft, branch):
             return None
@@ -392,7 +394,7 @@ def _selection_statements(
     # The caller must see the change to an argument.
     changed_arguments = {
         target: fresh_name(site.draft, f"{target}_before")
-        for target in sorted(mixed & (parameters_of(site.function) if site.function is not None else set()))
+        for target in sorted(mixed_targets & (parameters_of(site.function) if site.function is not None else set()))
     }
     if not condition.isidentifier() and (
         len(targets) > 1 or changed_arguments or _selection_text(site, condition, *sides[targets[0]])[1] > 1
@@ -406,7 +408,10 @@ def _selection_statements(
     return [
         *lines,
         *(f"{name} = {target}" for target, name in changed_arguments.items()),
-        *(f"{target}.copy_({text})" if target in in_place else f"{target} = {text}" for target, text in selections),
+        *(
+            f"{target}.copy_({text})" if target in in_place_targets else f"{target} = {text}"
+            for target, text in selections
+        ),
         *(
             f"{name}.copy_({where_call(site.torch, condition, *contents)})"
             for target, name in changed_arguments.items()
@@ -638,7 +643,7 @@ def _lasting_changes(
     site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
 ) -> list[str] | None:
     """Return statements that make the sides' changes to anything but local names; ``None`` if that is impossible."""
-    lasting = (
+    lasting_targets = (
         branch_sides[0].in_place_targets
         | branch_sides[1].in_place_targets
         | outer_names(site.function or site.draft.tree)
@@ -646,7 +651,9 @@ def _lasting_changes(
     if_side, else_side = (
         BranchSide(
             values={
-                target: text for target, text in side.values.items() if target in lasting or not target.isidentifier()
+                target: text
+                for target, text in side.values.items()
+                if target in lasting_targets or not target.isidentifier()
             },
             in_place_targets=side.in_place_targets,
         )

@@ -110,7 +110,7 @@ def _combined_condition(draft: Draft, test: ast.BoolOp, torch: str) -> str | Non
     first, *rest = test.values
     form = _form_of(first)
     if form is not None and all(_form_of(node) == form for node in rest):
-        # All are tensors if the first one is. For another object, the function raises an error instead of testing it.
+        # If the first one is a tensor, all are. For any other object, the function raises instead of testing it.
         function = "logical_and" if isinstance(test.op, ast.And) else "logical_or"
         texts = map(draft.text_of, test.values)
         return functools.reduce(lambda left, right: f"{torch}.{function}({left}, {right})", texts)
@@ -122,7 +122,7 @@ def _combined_condition(draft: Draft, test: ast.BoolOp, torch: str) -> str | Non
 def _form_of(node: ast.expr) -> str | None:
     """Return the attribute that an expression reads, such as ``.hot`` of ``a.hot``, or the function that it calls.
 
-    ``None`` for expressions of other forms, and if the name tells what the expression returns.
+    ``None`` for expressions of other forms, and if the name already tells what the expression returns.
     """
     if isinstance(node, ast.Attribute):
         return None if is_host_test(node) else f".{node.attr}"

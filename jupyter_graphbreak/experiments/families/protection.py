@@ -170,7 +170,7 @@ def is_protected(draft: Draft, node: ast.AST) -> bool:
     return False
 
 
-def is_handled(draft: Draft, node: ast.AST) -> bool:
+def may_be_handled(draft: Draft, node: ast.AST) -> bool:
     """Return whether an enclosing statement of the same function may handle what a piece of code raises."""
     inner = node
     for outer in draft.ancestors(node):

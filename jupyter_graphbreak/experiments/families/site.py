@@ -1,4 +1,4 @@
-"""The site of a break: the text of its source, the syntax node, and the name of torch there."""
+"""The site of a break: its source, its syntax node, and the name of torch in the source; helpers for syntax trees."""
 
 from __future__ import annotations
 

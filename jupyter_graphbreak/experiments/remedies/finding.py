@@ -243,7 +243,7 @@ class _Progress:
         Parameters
         ----------
         is_later : bool
-            Whether the run repeats a later call of an entry: then only breaks that no earlier run reached count.
+            Whether the run repeats a later call of an entry; if so, only breaks that no earlier run reached count.
         """
         breaks_in_run = same_breaks(self.report, runner.original.report)
         searched_breaks = breaks_in_run.keys() & (

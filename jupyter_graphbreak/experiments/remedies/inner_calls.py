@@ -107,8 +107,8 @@ def find_inner_calls(
     files : mapping
         The file name of each source of the report, by the source's id.
     outside_breaks : frozenset of str
-        Breaks that must remain outside of what is compiled, such as the backward pass. If there are any, and the parts
-        without breaks are small, larger parts are returned that contain other breaks, but none of these.
+        Breaks that must stay outside the compiled parts, such as the backward pass. If there are any and the parts
+        without breaks are small, the result may be larger parts that contain other breaks, but none of these.
     """
     paths_by_id: dict[int, str] = {}
     with sandbox_runs():
@@ -144,7 +144,7 @@ def _largest_parts(
     root: CallNode, breaking_lines: _BreakingLines, paths_by_id: Mapping[int, str], ids_in_entry: set[int]
 ) -> InnerCalls:
     """Return the largest parts of a recorded call that run no line on which something breaks."""
-    # In a short example, a single layer stands for a model.
+    # In a short example, the model may be a single layer.
     is_one_layer = len({id(node.module) for node in root.walk() if node.module is not None}) == 1
     ops: dict[tuple[Any, ...], int] = defaultdict(int)
     parts: dict[tuple[Any, ...], list[CallNode]] = defaultdict(list)

@@ -359,7 +359,7 @@ def _empty_tensors(arguments: Arguments) -> int:
 
 
 def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Drop the inputs of each kind that the function refuses for some values: it is not meant for such a kind.
+    """Drop each kind of input that the function refuses for some values, because it is not meant for that kind.
 
     If it also refuses the same values without that kind of tensors, the kind is not the reason. Three kinds of refusal
     do not show that the function is not meant for such tensors, and a change must keep them: a test of several
@@ -401,7 +401,7 @@ def _size_in_bytes(result: Result) -> int:
 
 
 def _stays_finite(derived_input: Input, original_arguments: Arguments) -> bool:
-    """Return whether a derived input adds neither NaN nor infinity, which computing both sides would spread."""
+    """Return whether a derived input adds neither NaN nor infinity, which would spread if both sides are computed."""
     return _all_finite(derived_input.arguments) or not _all_finite(original_arguments)
 
 

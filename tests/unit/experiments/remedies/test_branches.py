@@ -382,12 +382,12 @@ def test_torch_with_an_alias_and_without_an_import() -> None:
 def test_cond_is_last_and_excludes_random_numbers_and_modules() -> None:
     proposals = proposals_of("branch", problem(function("if x.sum() > 0: x = x.sin()", "return x"), "x.sum() > 0"))
     assert [proposal.title for proposal in proposals] == [
-        "Take both sides with torch.where",
+        "Compute both sides with torch.where",
         "Pass both sides to torch.cond",
     ]
     assert "torch.cond(x.sum() > 0, lambda: x.sin(), lambda: x.clone())" in proposals[1].texts["s1"]
     for arm in ("torch.dropout(x, 0.1, True)", "self.layer(x)", "torch.rand_like(x)"):
         break_problem = problem(function(f"if x.sum() > 0: x = {arm}", "return x"), "x.sum() > 0")
         assert [proposal.title for proposal in proposals_of("branch", break_problem)] == [
-            "Take both sides with torch.where"
+            "Compute both sides with torch.where"
         ]

@@ -293,7 +293,7 @@ class Quiet:
 
 
 @pytest.mark.parametrize(
-    ("around", "is_handled"),
+    ("around", "may_be_handled"),
     [
         ("try:\n        {}\n    except ValueError:\n        pass", True),
         ("try:\n        pass\n    except ValueError:\n        {}", False),
@@ -303,10 +303,10 @@ class Quiet:
         ("with told(), torch.no_grad():\n        {}", False),
     ],
 )
-def test_code_whose_errors_are_handled_is_assumed_to_raise_nothing(around: str, *, is_handled: bool) -> None:
+def test_code_whose_errors_are_handled_is_assumed_to_raise_nothing(around: str, *, may_be_handled: bool) -> None:
     text = f"{CONTEXTS}def f(x):\n    {around.format('y = int(x)')}\n"
     break_problem = problem(text, "int(x)", "GB0124", entry="def f(")
     proposals = proposals_for(break_problem, raise_fault)
     assert {proposal.family for proposal in proposals} >= {"setting", "scalar"}
     handled = "it assumes that int(x), whose errors the code around it handles, never raises"
-    assert all((handled in proposal.assumptions) is is_handled for proposal in proposals)
+    assert all((handled in proposal.assumptions) is may_be_handled for proposal in proposals)

@@ -161,7 +161,7 @@ def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted
 
 
 @pytest.mark.parametrize(
-    ("text", "state", "is_noted"),
+    ("text", "state", "is_only_noted"),
     [
         ("raises IndexError: index 3 is out of range", {"net.n": 4}, True),
         ("raises KeyError: 3", {"net.n": 4}, True),
@@ -169,8 +169,8 @@ def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted
         ("raises IndexError: index 3 is out of range", {}, False),
     ],
 )
-def test_a_number_that_no_longer_fits_a_list_is_noted(text: str, state: dict[str, int], *, is_noted: bool) -> None:
+def test_a_number_that_no_longer_fits_a_list_is_noted(text: str, state: dict[str, int], *, is_only_noted: bool) -> None:
     case: Any = SimpleNamespace(input=SimpleNamespace(description="net.n = 4", other_kind="", state=state))
     findings = EdgeFindings([]).with_inputs([(case, [Difference("exception", text)])])
-    expected = (f"it {text} with net.n = 4", None) if is_noted else (None, f"{text}, on net.n = 4")
+    expected = (f"it {text} with net.n = 4", None) if is_only_noted else (None, f"{text}, on net.n = 4")
     assert (findings.noted_difference, findings.disqualifying_difference) == expected

@@ -209,7 +209,7 @@ class Rerun:
             with entry.set_up(), self._noting_failures(f"Checking {entry.function}", entry), limit_time(end):
                 group = groups[id(entry)]
                 checked = check_instances(group, self.report, find_cell=self._find_cell)
-                if checked.raised is None:
+                if checked.error_name is None:
                     checks.append(replace(checked.check, calls=max(map(self._kept.total_of, group))))
         return self._update(replace(self.report, check=checks))
 
@@ -225,9 +225,9 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.values.finding import values_of_entry
-        from jupyter_graphbreak.experiments.values.wanted_lines import missing_lines, parse_lines
+        from jupyter_graphbreak.experiments.values.requested_lines import parse_lines, sentences_about_missing_lines
 
-        wanted_lines = parse_lines(at)
+        requested_lines = parse_lines(at)
         end, latest_start = _deadlines(seconds)
         entry_values = []
         for entry in self._entries(latest_start, "looked into"):
@@ -243,10 +243,10 @@ class Rerun:
             activity = f"Recording the values of {entry.function}"
             with entry.set_up(), self._noting_failures(activity, entry), limit_time(end):
                 found_values = values_of_entry(
-                    observed, self.report, lines=wanted_lines, number=number, calls=calls, find_cell=self._find_cell
+                    observed, self.report, lines=requested_lines, number=number, calls=calls, find_cell=self._find_cell
                 )
                 entry_values.append(found_values.values)
-        self._notes += missing_lines(wanted_lines, entry_values, self.report)
+        self._notes += sentences_about_missing_lines(requested_lines, entry_values, self.report)
         return self._update(replace(self.report, values=entry_values))
 
     def reproduce(
@@ -292,11 +292,11 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner
-        from jupyter_graphbreak.experiments.reproducer.target import idents_of
+        from jupyter_graphbreak.experiments.reproducer.target import reproducible_ids
 
         end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
         scripts: list[Reproducer] = []
-        idents = idents_of(self.report)
+        idents = reproducible_ids(self.report)
         with ScriptRunner() as runner:
             for number, ident in enumerate(idents):
                 seconds_left = end - time.monotonic()

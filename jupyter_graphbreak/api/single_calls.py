@@ -213,7 +213,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
     def check_call(entry: Entry) -> schema.Report:
         with limit_time(end):
             result = check_entry(entry)
-        return msgspec.structs.replace(result.report, check=[result.check] if result.raised is None else [])
+        return msgspec.structs.replace(result.report, check=[result.check] if result.error_name is None else [])
 
     return _analysed_call("checking", fn, args, kwargs, check_call, lambda _: {"check": []})
 
@@ -261,7 +261,7 @@ def values(
     """
     require_torch()
     from jupyter_graphbreak.experiments.values.finding import values_of_entry
-    from jupyter_graphbreak.experiments.values.wanted_lines import missing_lines, parse_lines
+    from jupyter_graphbreak.experiments.values.requested_lines import parse_lines, sentences_about_missing_lines
 
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     lines = parse_lines(at)
@@ -269,7 +269,7 @@ def values(
     def record_values(entry: Entry) -> schema.Report:
         with limit_time(end):
             entry_values, report = values_of_entry(entry, lines=lines)
-        notes = [Diagnostic("warning", note) for note in missing_lines(lines, [entry_values], report)]
+        notes = [Diagnostic("warning", note) for note in sentences_about_missing_lines(lines, [entry_values], report)]
         return msgspec.structs.replace(report, values=[entry_values], diagnostics=[*report.diagnostics, *notes])
 
     return _analysed_call("recording values", fn, args, kwargs, record_values, lambda _: {"values": []})
@@ -407,7 +407,7 @@ def compare(
     backend: str = "eager",
     find_cell: FindCell = cell_of_shell,
     seconds: float | None = None,
-    copied: CopiedCalls | None = None,
+    copies: CopiedCalls | None = None,
     effects: RunEffects | None = None,
 ) -> Frontends:
     """Compare the front ends as :func:`compare_frontends` does.
@@ -422,7 +422,7 @@ def compare(
         Returns the cell that a code object comes from, given its file name; for the report.
     seconds : float or None
         The time limit; by default 120 seconds.
-    copied : CopiedCalls, optional
+    copies : CopiedCalls or None
         The copies, if ``fn`` is a copy.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.
@@ -434,8 +434,8 @@ def compare(
 
     entry = entry_of(fn, *first.args, **first.kwargs)
     entry = (
-        replace(entry, storage_copies=copied.storage_copies, name_snapshot=copied.name_snapshot)
-        if copied is not None
+        replace(entry, storage_copies=copies.storage_copies, name_snapshot=copies.name_snapshot)
+        if copies is not None
         else entry
     )
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
@@ -447,7 +447,7 @@ def compare(
             why_not_run = entry.why_not_run()
             if why_not_run is not None:
                 report = _empty_report(Diagnostic("warning", why_not_run))
-                return Frontends.of(frontends.without_verdicts(entry.call, first, report))
+                return Frontends.of(frontends.frontends_without_verdicts(entry.call, first, report))
             try:
                 return Frontends.of(frontends.compare(fn, first, others, backend=backend, find_cell=find_cell))
             except TrialStoppedError as stopped:
@@ -463,10 +463,10 @@ def compare(
 
 def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, find_cell: FindCell) -> Frontends:
     """Return a comparison without verdicts, because the function has an effect outside its copies."""
-    from jupyter_graphbreak.experiments.frontends import without_verdicts
+    from jupyter_graphbreak.experiments.frontends import frontends_without_verdicts
 
     report = _report_until_stopped(entry, effect, find_cell)[0]
-    return Frontends.of(without_verdicts(entry.call, first, report))
+    return Frontends.of(frontends_without_verdicts(entry.call, first, report))
 
 
 def _call_raises(entry: Entry) -> bool:

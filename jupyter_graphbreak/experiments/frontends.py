@@ -1,4 +1,4 @@
-"""Capture a function with each front end, run the captured programs, and judge them."""
+"""Capture a function with each front end, run the captured programs, and compare them with the function."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     Capture = Callable[[Any, Arguments], Program]
 
 
-def _as_module(call: Any) -> Any:
-    """Return a module that wraps a callable, since ``torch.export`` accepts only modules."""
+def _wrap_in_module(call: Any) -> Any:
+    """Return a module that wraps a callable, because ``torch.export`` accepts only modules."""
 
     def forward(_: Any, *args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
@@ -81,15 +81,15 @@ def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: b
 
 
 def _capture_with_export(call: Any, first: Arguments, *, strict: bool) -> Program:
-    module = call if isinstance(call, torch.nn.Module) else _as_module(call)
+    module = call if isinstance(call, torch.nn.Module) else _wrap_in_module(call)
     code = getattr(module.forward, "__code__", None)
     if strict and code is not None and has_cached_code(code):
-        module = _as_module(call)  # strict export makes Dynamo forget the code of the module's own method
+        module = _wrap_in_module(call)  # strict export would make Dynamo forget the compiled code of the module
     return torch.export.export(module, first.args, first.kwargs or None, strict=strict).module()
 
 
 def capture_functions(backend: str) -> list[tuple[str, Capture]]:
-    """Return each front end's name and the function that captures a callable with it.
+    """Return the name of each front end, and the function that captures a callable with the front end.
 
     Parameters
     ----------
@@ -107,15 +107,16 @@ def capture_functions(backend: str) -> list[tuple[str, Capture]]:
     ]
 
 
-#: The seed during capture. No run uses it, so that no run draws the same numbers by chance.
+#: The random seed during capture. Runs use different seeds, so that they draw the numbers of the capture only if the
+#: program contains these numbers.
 _CAPTURE_SEED = 2
-#: Kinds of differences, besides different values, that make a program wrong, and kinds that get a note.
+#: The kinds of differences, besides different values, that make a program wrong, and the kinds that a note mentions.
 _WRONG_KINDS = {"requires_grad", "further gradient", "gradient"}
 _NOTED_KINDS = {"aliasing", "lost alias", "zero gradient", "needless gradient"}
 
 
 class Examination:
-    """The examination of one front end: how the program that it captured differs from the function."""
+    """The examination of one front end: how the captured program differs from the function."""
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class Examination:
         self.name = name
         self.report: Report | None = None
         self.difference: tuple[Input, str] | None = None
-        self.refusals: list[tuple[Input, Exception]] = []
+        self.rejected_inputs: list[tuple[Input, Exception]] = []
         self.raised: Raised | None = None
         self.notes: list[str] = []
         self._eager = eager
@@ -136,12 +137,12 @@ class Examination:
         self._subject = Subject(eager.fn, eager.first.arguments)
         self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
-        codes = [*user_codes(self._subject.call), _as_module(self._subject.call).forward.__code__]
+        codes = [*user_codes(self._subject.call), _wrap_in_module(self._subject.call).forward.__code__]
         with separate_cache(codes), capture_effects() as effects:
             try:
                 program = self._run_first_input(capture, find_cell)
-            except TrialStoppedError as stopped:
-                self.raised = describe_raised(stopped, "program")
+            except TrialStoppedError as error:
+                self.raised = describe_raised(error, "program")
                 program = None
             if program is not None:
                 self._run_other_inputs(program, cases)
@@ -150,7 +151,7 @@ class Examination:
         self._new_warnings = [warning for warning in warnings_in_capture if str(warning.message) not in eager_warnings]
 
     def _run_first_input(self, capture: Capture, find_cell: FindCell) -> Program | None:
-        """Capture the function and run the program with the first input; return the program unless it raises."""
+        """Capture the function, and run the program with the first input; return the program unless an error occurs."""
         eager = self._eager
         seed_all(_CAPTURE_SEED)
         try:
@@ -190,7 +191,7 @@ class Examination:
         return program
 
     def _draws_at_runtime(self, program: Program, result: Result) -> bool:
-        """Return whether a program draws new random numbers in each run, instead of the numbers drawn at capture."""
+        """Return whether a program draws new random numbers in each run, instead of reusing those of the capture."""
         other = self._run(program, replace(self._eager.first, seed=1))
         return other.raised is None and describe_difference(result.value, other.value) is not None
 
@@ -198,11 +199,11 @@ class Examination:
         for case in cases:
             try:
                 result = self._run(program, case.input)
-            except TrialStoppedError as stopped:
-                self.refusals.append((case.input, stopped))
+            except TrialStoppedError as error:
+                self.rejected_inputs.append((case.input, error))
                 continue
             if result.raised is not None and case.expected.raised is None:
-                self.refusals.append((case.input, result.raised.with_traceback(None)))
+                self.rejected_inputs.append((case.input, result.raised.with_traceback(None)))
             elif self.difference is None and (mismatch := self._describe_mismatch(case.expected, result)):
                 self.difference = (case.input, mismatch)
 
@@ -249,7 +250,7 @@ class Examination:
         Parameters
         ----------
         has_derived_inputs : bool
-            Whether the further inputs were derived from the first; a program may then refuse the special ones.
+            Whether the further inputs were derived from the first one; a program may then reject the special inputs.
         """
         summary = self.report.summary if self.report is not None else Summary(graphs=1)
         outcome: Outcome = "captures"
@@ -257,16 +258,17 @@ class Examination:
             outcome = "breaks"
         if not summary.graphs:
             outcome = "eager"
-        refusal = next(
-            ((other, error) for other, error in self.refusals if not (has_derived_inputs and other.is_special)), None
+        rejection = next(
+            ((other, error) for other, error in self.rejected_inputs if not (has_derived_inputs and other.is_special)),
+            None,
         )
         example, raised, notes = None, self.raised, list(self.notes)
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example
-        elif refusal is not None:
-            outcome, example, raised = "refuses", refusal[0].example, describe_raised(refusal[1], "program")
-        elif self.refusals:
-            special_input, error = self.refusals[0]
+        elif rejection is not None:
+            outcome, example, raised = "refuses", rejection[0].example, describe_raised(rejection[1], "program")
+        elif self.rejected_inputs:
+            special_input, error = self.rejected_inputs[0]
             notes.append(f"refuses {special_input.example.what}: {type(error).__name__}")
         if not self._eager.is_repeatable and self.raised is None:
             notes.append("eager's own result differs each time; only types and shapes are compared")
@@ -309,25 +311,25 @@ def compare(
     Parameters
     ----------
     fn : callable
-        A function, a method or a module; for a compiled callable, the original is compared.
+        A function, a method or a module; for a compiled callable, the original callable is compared.
     first : Arguments
         The arguments with which each front end captures the function.
     others : sequence of Arguments
-        Further arguments for each captured program; if empty, inputs are derived from the first.
+        Further arguments with which to call the captured programs; if empty, inputs are derived from ``first``.
     backend : str
         The backend of ``torch.compile``.
     find_cell : callable
-        Returns the cell that a code object comes from, given its file name; for the report.
+        Returns the cell of a code object, given the name of the code's file; used for the report.
 
     Raises
     ------
     TrialStoppedError
-        If the function was stopped before it had an effect outside its copies.
+        If the function was stopped before it had an effect outside of its copies.
     Exception
-        Any exception that the function itself raises on the first input.
+        Any exception that the function raises on the first input.
     """
     version = require_torch()
-    fn = _uncompiled(fn)
+    fn = _uncompiled_function(fn)
     first = first.to_positional(fn)
     further_inputs = [arguments.to_positional(fn) for arguments in others]
     example = describe("the first input", first, fn)
@@ -371,14 +373,14 @@ def compare(
     )
 
 
-def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -> Frontends:
-    """Return a comparison without a verdict on any front end.
+def frontends_without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -> Frontends:
+    """Return a comparison without verdicts.
 
     Parameters
     ----------
     report : Report
-        Its diagnostics give the reason. If the function was stopped before it had an effect outside its copies, the
-        report covers what ``torch.compile`` did until then, and lists the effect.
+        The report whose diagnostics give the reason. If the function was stopped before it had an effect outside of its
+        copies, the report covers what ``torch.compile`` did until then, and lists the effect.
     """
     return Frontends(
         function=callable_name(fn),
@@ -392,14 +394,14 @@ def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -
     )
 
 
-def frontends_after_fault(fn: Callable[..., Any], note: Diagnostic) -> Frontends:
-    """Return a comparison without verdicts, with a note that gives the reason."""
+def frontends_after_fault(fn: Callable[..., Any], diagnostic: Diagnostic) -> Frontends:
+    """Return a comparison without verdicts, with a diagnostic that gives the reason."""
     name = str(getattr(fn, "__name__", type(fn).__name__))
-    return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])
+    return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[diagnostic])
 
 
 class CopiedCalls(NamedTuple):
-    """Copies of a function and of its inputs, of their large memory, and of the objects that uncopied code names."""
+    """Copies of a function, of its inputs, of their large memory, and of the objects to which uncopied code refers."""
 
     call: Callable[..., Any]
     inputs: list[Arguments]
@@ -408,13 +410,13 @@ class CopiedCalls(NamedTuple):
 
 
 def copy_for_comparison(fn: Callable[..., Any], first: Arguments, others: Sequence[Arguments]) -> CopiedCalls:
-    """Return copies of a function with its state and inputs, to compare the front ends after the function has run."""
+    """Copy a function with its state and inputs, to compare the front ends after the function has run."""
     memory = StorageRecorder()
-    subject = Subject(_uncompiled(fn), first, memory)
+    subject = Subject(_uncompiled_function(fn), first, memory)
     inputs = [subject.arguments or first, *map(subject.copy_arguments, others)]
     return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.name_snapshot())
 
 
-def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _uncompiled_function(fn: Callable[..., Any]) -> Callable[..., Any]:
     original = compiled_callable(fn)
     return fn if original is None else original

@@ -51,9 +51,7 @@ def test_techniques_that_work_or_were_not_tried_remain() -> None:
         "compute both sides with torch.where"
     )
     assert advice_texts(BRANCH, [(WHERE, "not tried")]) == [BRANCH.text]
-    assert advice_texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [
-        BRANCH.text
-    ]  # a combination says nothing about its parts
+    assert advice_texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [BRANCH.text]  # its parts may work
 
 
 def test_a_switch_that_failed_is_not_advised() -> None:

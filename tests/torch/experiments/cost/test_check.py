@@ -272,7 +272,7 @@ def test_a_call_that_raises_in_eager_code_as_well_has_no_result_to_compare() -> 
         raise ValueError
 
     entry = Entry("fails", None, fails, Arguments(torch.ones(2)), "eager")
-    assert check_entry(entry).raised == "ValueError"
+    assert check_entry(entry).error_name == "ValueError"
 
 
 def test_exception_of_the_compiled_call_is_a_difference() -> None:

@@ -470,14 +470,14 @@ def test_compiled_code_makes_an_object_of_a_replaced_class(program: Callable[[st
     module = program("cv2.VideoWriter('c')", "cv2.WRITTEN")
     before = module.cv2.WRITTEN.copy()
     compiled: Callable[[torch.Tensor], torch.Tensor] = torch.compile(module.step, backend="eager")
-    with TRIAL_REPLACEMENTS.installed():
+    with TRIAL_REPLACEMENTS.install():
         compiled(torch.ones(3))
     assert [*before, "c"] == module.cv2.WRITTEN
 
 
 def test_methods_of_immutable_types_are_replaced() -> None:
     replacements = Replacements(lambda: iter([(deque, "rotate", lambda *_: "replaced")]))
-    with replacements.installed():
+    with replacements.install():
         assert deque[int]().rotate(1) == "replaced"  # type: ignore[func-returns-value]
     assert deque([1, 2]).rotate(1) is None  # type: ignore[func-returns-value]
 

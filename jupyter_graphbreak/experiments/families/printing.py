@@ -66,7 +66,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     statements = [statement]
     if site.function is not None:
         statements = _all_output_statements(problem, site, site.function, statement)
-    test = f"if not {site.torch}.compiler.is_compiling():"
+    test = f"if not {site.torch_name}.compiler.is_compiling():"
     splices = [
         site.draft.statement_replacement(node, [test, f"    {site.draft.text_of(node)}"])
         for node in filter(_is_output, statements)

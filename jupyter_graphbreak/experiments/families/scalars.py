@@ -61,7 +61,7 @@ def _keep_condition(site: Site) -> Iterator[Proposal]:
     """Keep a condition that is assigned to a name, such as ``not x.any()``, as a tensor that branches can test."""
     match site.statement:
         case ast.Assign(targets=[ast.Name()], value=ast.BoolOp() | ast.UnaryOp(op=ast.Not()) as value):
-            condition = tensor_condition(site.draft, value, site.torch)
+            condition = tensor_condition(site.draft, value, site.torch_name)
             if condition is not None and site.node in ast.walk(value):
                 splices = [site.draft.replacement(value, condition)]
                 assumptions = assumptions_of(site.draft, [value])
@@ -75,7 +75,7 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     if selection is None:
         return
     values, mask = selection
-    torch = site.torch
+    torch_name = site.torch_name
     data, where = draft.text_of(values), as_argument(draft, mask)
     method = next(draft.ancestors(site.node), None)
     call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
@@ -88,9 +88,9 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     if not isinstance(call, ast.Call) or call.args or call.keywords or not isinstance(method, ast.Attribute):
         return
     new_text = {
-        "mean": f"({torch}.where({where}, {data}, 0).sum() / {count})",
+        "mean": f"({torch_name}.where({where}, {data}, 0).sum() / {count})",
         "numel": count,
-        **{name: f"{torch}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL_ELEMENTS.items()},
+        **{name: f"{torch_name}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL_ELEMENTS.items()},
     }.get(method.attr)
     if new_text is not None:
         yield from site.propose_edit(FAMILY, title, [draft.replacement(call, new_text)])

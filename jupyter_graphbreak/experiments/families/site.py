@@ -69,14 +69,14 @@ class Site:
             The assumptions of the proposal.
         """
         splices = list(splices)
-        uses_torch = any(splice is not None and f"{self.torch}." in splice.new_text for splice in splices)
+        uses_torch = any(splice is not None and f"{self.torch_name}." in splice.new_text for splice in splices)
         text = self.draft.apply_splices([*splices, *(self._torch_imports() if uses_torch else ())])
         if text is not None:
             conditions = tuple(map(self.condition, tests))
             yield Proposal(family, title, {self.source: text}, conditions=conditions, assumptions=tuple(assumptions))
 
     @cached_property
-    def torch(self) -> str:
+    def torch_name(self) -> str:
         """The name of the torch package in the source, for new code in :meth:`propose_edit`."""
         return name_of_torch(self.draft) or "torch"
 
@@ -206,9 +206,9 @@ def arguments_of(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def is_torch_compile(node: ast.expr, torch: str) -> bool:
+def is_torch_compile(node: ast.expr, torch_name: str) -> bool:
     """Return whether an expression is ``torch.compile`` or a call to it, given the name of the torch package."""
-    return dotted_name(node.func if isinstance(node, ast.Call) else node) == f"{torch}.compile"
+    return dotted_name(node.func if isinstance(node, ast.Call) else node) == f"{torch_name}.compile"
 
 
 def compile_options(draft: Draft, node: ast.expr) -> str:

@@ -179,7 +179,7 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
         The line of the condition, or the line that assigns the size to a name.
     """
     draft = draft_of(text)
-    statement = draft.find(line, None, line, None) if draft is not None else None
+    statement = draft.find_node(line, None, line, None) if draft is not None else None
     if draft is None or not isinstance(statement, ast.stmt):
         return
     conditions = [node for node in ast.walk(statement) if isinstance(node, ast.If | ast.IfExp)]
@@ -474,7 +474,10 @@ def _propose_without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
         splices: list[Splice | None] = [draft.deletion(branch)] if only_skips else []
         title = f"Drop the `{method}()` shortcut" if method else "Drop the shortcut for an empty tensor"
     else:
-        changes = [isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _is_in_place(part) for part in body]
+        changes = [
+            isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _calls_in_place_method(part)
+            for part in body
+        ]
         remaining_test = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
         step = indentation_step(draft, branch) if remaining_test else ""
         lines = [
@@ -502,7 +505,7 @@ def _names_of_indices(tree: ast.AST) -> set[str]:
     return {name for node in ast.walk(tree) if isinstance(node, ast.Subscript) for name in names_read(node.slice)}
 
 
-def _is_in_place(statement: ast.stmt) -> bool:
+def _calls_in_place_method(statement: ast.stmt) -> bool:
     """Return whether a statement calls an in-place method, such as ``x.add_(1)``."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted_name(call.func)) is not None

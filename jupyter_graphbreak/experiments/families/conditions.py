@@ -164,7 +164,7 @@ def _call_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | None
     if isinstance(test.func, ast.Name) and name in {"any", "all"}:
         return _condition_of_items(draft, test, torch_name)
     if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two operands
-        return _all_equal(draft, test, torch_name)
+        return _equality_condition(draft, test, torch_name)
     if name == "is_nonzero" and len(test.args) == 1:
         return f"{as_operand(_text_on_device(draft, test.args[0]))} != 0"
     return draft.text_of(test) if name in _BOOLEAN_FUNCTIONS else None
@@ -211,7 +211,7 @@ def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
     return " & ".join(f"({left} {signs[type(op)]} {right})" for left, op, right in pairs)
 
 
-def _all_equal(draft: Draft, test: ast.Call, torch_name: str) -> str:
+def _equality_condition(draft: Draft, test: ast.Call, torch_name: str) -> str:
     name = called_name(test)
     if name == "equal":
         left, right = (as_operand(draft.text_of(node)) for node in test.args[:2])

@@ -83,7 +83,7 @@ class PrecomputingChange(NamedTuple):
     is_tensor: bool
 
 
-def propose_precomputed(
+def propose_precomputing(
     source: str, line: int, texts: Mapping[str, str], read_expressions: ReadExpressions
 ) -> Iterator[PrecomputingChange]:
     """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values.

@@ -114,14 +114,14 @@ def _names_compared_by_order(draft: Draft, test: ast.expr) -> set[str]:
 def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
     """Return the names in the indices or labels with which an expression, or a function it calls, looks items up."""
     if not isinstance(node, ast.Call):
-        return _names_in_lookup(draft, node)
+        return _names_in_direct_lookup(draft, node)
     name = called_name(node)
     functions = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and part.name == name]
-    looked_up = (_names_in_lookup(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
-    return _names_of_arguments(node) if any(looked_up) else _names_in_lookup(draft, node)
+    looked_up = (_names_in_direct_lookup(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
+    return _names_of_arguments(node) if any(looked_up) else _names_in_direct_lookup(draft, node)
 
 
-def _names_in_lookup(draft: Draft, node: ast.AST) -> set[str]:
+def _names_in_direct_lookup(draft: Draft, node: ast.AST) -> set[str]:
     """Return the names in the indices or labels with which an expression itself looks items up."""
     if isinstance(node, ast.Subscript):
         parts = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice | ast.Compare)]

@@ -150,7 +150,7 @@ def _only_raises(branch: ast.If) -> bool:
 
 
 def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
-    """Loop without the progress bar when compiling."""
+    """Drop the progress bar of a loop when compiling."""
     loop = site.statement
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 1:
         return

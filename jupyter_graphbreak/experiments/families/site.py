@@ -125,7 +125,7 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
     draft = draft_of(text, problem.taken_names) if text is not None else None
     if location is None or draft is None:
         return None
-    node = draft.find(location.line, location.column, location.end_line, location.end_column)
+    node = draft.find_node(location.line, location.column, location.end_line, location.end_column)
     statement = draft.enclosing(node, ast.stmt) if node is not None else None
     if node is None or statement is None:
         return None

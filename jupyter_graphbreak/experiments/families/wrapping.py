@@ -210,7 +210,7 @@ def _is_target(node: ast.expr, compiled_names: _CompiledNames) -> bool:
         and node.attr == compiled_names.method
         and dotted_name(node.value) in compiled_names.names
     )
-    return is_method or _is_one_of(node, compiled_names.names)
+    return is_method or _refers_to_one_of(node, compiled_names.names)
 
 
 def _defines(draft: Draft, name: str) -> bool:
@@ -272,7 +272,7 @@ def _may_compile(
     receiving_functions = {
         dotted_name(call.func)
         for call in calls
-        if any(_is_one_of(argument, compiled_names.names) for argument in call.args)
+        if any(_refers_to_one_of(argument, compiled_names.names) for argument in call.args)
     }
     modules = names_imported(draft.tree)
     for node in ast.walk(draft.tree):
@@ -288,14 +288,14 @@ def _may_compile(
         is_possible = defines_function or isinstance(target, ast.Name)
         if (
             is_possible
-            and not _is_one_of(target, defined_names)
+            and not _refers_to_one_of(target, defined_names)
             and (enclosing_function is None or enclosing_function.name in receiving_functions)
         ):
             return True
     return False
 
 
-def _is_one_of(node: ast.expr, names: set[str]) -> bool:
+def _refers_to_one_of(node: ast.expr, names: set[str]) -> bool:
     """Return whether an expression is one of the given names, or creates an object of a class with such a name."""
     return dotted_name(node.func if isinstance(node, ast.Call) else node) in names
 
@@ -323,7 +323,7 @@ def _compiles_in_other_form(draft: Draft, compiled_names: _CompiledNames) -> boo
         for argument in node.args:
             is_moved = is_torch_compile(node, torch_name) and _is_target(argument, compiled_names)
             is_part = isinstance(argument, ast.Attribute) and dotted_name(argument.value) in compiled_names.names
-            if not is_moved and (is_part or _is_one_of(argument, compiled_names.names)):
+            if not is_moved and (is_part or _refers_to_one_of(argument, compiled_names.names)):
                 return True
     return False
 
@@ -341,7 +341,7 @@ def _splices_around_function(
     ):
         return None
     sites = _compile_calls(draft, parts.other_sources.compiled_names)
-    if not all(_is_one_of(call.args[0], parts.other_sources.compiled_names.names) for call in sites):
+    if not all(_refers_to_one_of(call.args[0], parts.other_sources.compiled_names.names) for call in sites):
         return None  # a caller of the function is compiled
     if not _can_move_options(draft, sites, function.lineno):
         return None

@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.remedies.application import compile_file
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
 from jupyter_graphbreak.experiments.remedies.own_edits import Patch
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
-from jupyter_graphbreak.experiments.remedies.search import RANK, Search
+from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, why_copies_failed
@@ -370,4 +370,4 @@ def choose_remedies_to_measure(remedies: Mapping[str, Candidate]) -> list[str]:
 
 def _preference(candidate: Candidate) -> tuple[int, int]:
     """Return the sort key: prefer remedies for few breaks, whose effect can be attributed, then better verdicts."""
-    return len(candidate.breaks), RANK[candidate.result.verdict]
+    return len(candidate.breaks), VERDICT_RANK[candidate.result.verdict]

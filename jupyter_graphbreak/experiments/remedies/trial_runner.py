@@ -274,7 +274,7 @@ class TrialRunner:
             self.backend, start = _CHEAPEST_BACKEND, time.monotonic()
         return self._run_compiled(Change(), cases, lambda _: True), time.monotonic() - start
 
-    def why_other_backend(self) -> str | None:
+    def why_different_backend(self) -> str | None:
         """Return why trials do not use the entry's backend, worded as the end of a sentence; ``None`` if they do."""
         if self.backend is self.entry.backend:
             return None
@@ -414,7 +414,7 @@ class TrialRunner:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
         elif verdict == "works" and run is not None and not run.is_complete:
             verdict, reason = "works on what ran", _NO_TIME_FOR_ALL
-        elif verdict in WORKING and (other_backend := self.why_other_backend()) is not None:
+        elif verdict in WORKING and (other_backend := self.why_different_backend()) is not None:
             verdict, reason = ("works on what ran" if verdict == "works" else verdict), other_backend
         return TrialResult(
             candidate.change,
@@ -469,7 +469,7 @@ class TrialRunner:
             if not removed_breaks:
                 return "break stays", "on some inputs", removed_breaks, diffs, inputs
         if candidate.differs_when_compiled and findings.noted_difference is None:
-            findings = self._compare_compiled_other_kinds(candidate, removed_breaks, findings)
+            findings = self._compare_on_other_kinds(candidate, removed_breaks, findings)
         diffs, inputs = findings.diffs, findings.inputs
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
         has_tried_edge_cases = candidate.equals_original_uncompiled or ran_uncompiled == len(edge_cases)
@@ -481,7 +481,7 @@ class TrialRunner:
         verdict: RemedyVerdict = "works" if note is None else "works on what ran"
         return ("works but differs" if diffs else verdict), note, removed_breaks, diffs, inputs
 
-    def _compare_compiled_other_kinds(
+    def _compare_on_other_kinds(
         self, candidate: _RunnableChange, removed_breaks: frozenset[str], findings: EdgeFindings
     ) -> EdgeFindings:
         """Note the differences, on inputs of other kinds, of a program that differs only when compiled."""

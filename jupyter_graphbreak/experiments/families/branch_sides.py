@@ -311,7 +311,7 @@ def where_call(torch_name: str, condition: str, if_text: str, else_text: str) ->
 def select_value(
     condition: str, if_value: Value | None, else_value: Value | None, choose: Callable[[str, str, str], str]
 ) -> Value | None:
-    """Return the selection between two values, member by member; ``None`` if their members do not correspond."""
+    """Return a value that selects between two values, member by member; ``None`` if their members do not match."""
     if isinstance(if_value, str) and isinstance(else_value, str):
         if if_value == else_value:
             return if_value
@@ -333,7 +333,7 @@ def select_value(
 
 
 def _split_into_members(if_text: str, else_text: str) -> tuple[Value, Value] | None:
-    """Split two expressions into their members; ``None`` if either is no tuple, list, dict or new object."""
+    """Split two expressions into their members; ``None`` if either is not a tuple, list, dict or new object."""
     try:
         if_node, else_node = parse_expression(if_text), parse_expression(else_text)
     except SyntaxError:

@@ -353,7 +353,7 @@ def _variants(
 
 
 def _add_python_test(site: Site, branch: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
-    """Return lines with the Python test around them; ``None`` if the other side has a statement of several lines."""
+    """Return the lines under an ``if`` with the Python test; ``None`` if the other side has a multi-line statement."""
     if not python_test:
         return if_lines
     step = indentation_step(site.draft, branch)
@@ -456,7 +456,7 @@ def _mentions(text: str, target: str) -> bool:
 
 
 def _propose_without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Yield a change without a test for an empty tensor, for which the code that it protects changes nothing."""
+    """Yield a change that drops a test for an empty tensor, for which the protected code would change nothing."""
     test = branch.test
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     tests = [part for part in parts if requires_elements(part) is not None]
@@ -541,7 +541,7 @@ def counts_elements(node: ast.expr) -> bool:
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
 
-#: Comparisons of a number of elements: ``True`` if it holds only for some elements, ``False`` if only for none.
+#: Comparisons of an element count: ``True`` if only non-empty tensors pass them, ``False`` if only empty ones do.
 _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
     (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
     (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
@@ -645,7 +645,7 @@ def _propose_single_return(
 def _lasting_changes(
     site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
 ) -> list[str] | None:
-    """Return statements that make the sides' changes to anything but local names; ``None`` if that is impossible."""
+    """Return statements for the sides' changes to anything but local names; ``None`` if that is impossible."""
     lasting_targets = (
         branch_sides[0].in_place_targets
         | branch_sides[1].in_place_targets
@@ -702,7 +702,7 @@ def _propose_without_early_return(
 
 
 def _propose_without_skip(site: Site, branch: ast.If, condition: str) -> Iterator[Proposal]:
-    """Yield a change that always runs the rest of a loop's body, and undoes its changes where it was skipped."""
+    """Yield a change that always runs the rest of a loop's body, and undoes its changes if it should be skipped."""
     draft = site.draft
     loop = draft.enclosing(branch, ast.For)
     if loop is None:

@@ -27,7 +27,7 @@ _METHODS_TO_HOST = {"item", "cpu", "tolist"}
 _CASTS = {"bool", "float", "int"}
 #: Single precision represents all integers up to this one.
 _MAX_EXACT_SINGLE = 1 << 24
-#: Double precision represents all integers below this one, and some that exceed it become equal to it.
+#: Double precision represents all integers below this one, and rounds some larger ones to it.
 _MAX_EXACT_DOUBLE = 1 << 53
 
 
@@ -226,7 +226,7 @@ def _equality_condition(draft: Draft, test: ast.Call, torch_name: str) -> str:
 
 
 def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
-    """Return the text of an expression whose values stay on the device.
+    """Return the text of an expression, rewritten so that its values stay on the device.
 
     Parameters
     ----------

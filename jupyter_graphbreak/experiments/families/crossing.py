@@ -199,7 +199,7 @@ def _conditions_crossed(
     is_crossed: Callable[[ast.AST], bool],
     hidden_effects: HiddenEffects | None,
 ) -> tuple[Condition, ...]:
-    """Return the conditions under which the code that is crossed may change what the moved code reads.
+    """Return the conditions under which the crossed code may change what the moved code reads.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _conditions_crossed(
     hidden_effects : HiddenEffects or None
         The effects that the syntax does not show; ``None`` if none of them can affect the moved code.
     """
-    # All nodes of a parsed tree share the same context and operator nodes.
+    # In a parsed tree, expressions share their context and operator nodes.
     moved_nodes = {part for node in moved_code for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
     names = {name for node in moved_code for name in names_read(node)}
     owners = {name for node in moved_code for name in _attribute_owners(node)}

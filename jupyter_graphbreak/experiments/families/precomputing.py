@@ -123,7 +123,7 @@ def propose_precomputing(
 
 
 def _lines_before_return(lines: list[str]) -> Callable[[str], list[str]]:
-    """Return a function that returns the lines, followed by a ``return`` of a call."""
+    """Return a function that takes a call, and returns the lines followed by a ``return`` of that call."""
     return lambda call: [*lines, f"return {call}"]
 
 

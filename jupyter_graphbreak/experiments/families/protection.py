@@ -69,7 +69,7 @@ def assumptions_of(
     risky_parts: list[ast.expr] = []
     for test in tests:
         for operation in (node for node in ast.walk(test) if isinstance(node, ast.BoolOp)):
-            # Python still decides the operands before the rest.
+            # Python still decides the operands that precede the rest.
             rest_of_test = split_test(operation, python_operand_count if operation is tests[0] else 0)[0]
             values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
             risky_parts += [part for part in map(first_part_that_may_raise, values[1:]) if part is not None]
@@ -122,7 +122,7 @@ def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
 
 
 def _names_in_direct_lookup(draft: Draft, node: ast.AST) -> set[str]:
-    """Return the names in the indices or labels with which an expression itself looks items up."""
+    """Return the names in the indices or labels with which an expression directly looks items up."""
     if isinstance(node, ast.Subscript):
         parts = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice | ast.Compare)]
         return set() if parts else names_read(node.slice)

@@ -28,7 +28,7 @@ _DOUBLE_RESULT_ASSUMPTION = "with a tensor of integers, the number makes the com
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield the rewrites of the rules for the break's cause."""
+    """Yield the proposals of the rules for the break's cause, and of those that apply to any cause."""
     site = site_of(problem)
     if site is None:
         return
@@ -44,7 +44,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _find_call(site: Site, *names: str) -> ast.Call | None:
-    """Return the call to one of some functions, at a break or in its statement; ``None`` if there is none."""
+    """Return the first call to one of the named functions, at a break or in its statement; else ``None``."""
     nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
     for part in nodes:
         if isinstance(part, ast.Call) and called_name(part) in names:

@@ -130,7 +130,7 @@ def find_remedies_of_call(
 
 
 def _empty_result(reason: str) -> FoundRemedies:
-    """Return the report of a function that cannot run on copies."""
+    """Return an empty report with the reason why a function cannot run on copies."""
     device = Device("auto", default_device_name())
     return FoundRemedies(Report("ok", device, diagnostics=[Diagnostic("warning", reason)], remedies=[]), [])
 
@@ -295,7 +295,7 @@ def _later_calls(entry: Entry, kept_entries: RecordedEntries) -> Iterator[Entry]
 
 
 def _has_breaks_of_recompiles(report: Report) -> bool:
-    """Return whether some break occurs only in recompiled code."""
+    """Return whether any break occurs only in recompiled code."""
     recompiled_frames = {frame.id for frame in report.frames if frame.recompile_of is not None}
     for frame in report.frames:  # callers come first
         if frame.caller in recompiled_frames:

@@ -115,7 +115,7 @@ _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: The edge inputs for which a program is compiled: ``some``; ``many`` for a change that shows only when compiled, which
 #: also gets inputs with ``truth values`` in place of numbers, and with tensors of ``other kinds``.
 EdgeCaseChoice = Literal["some", "many", "truth values", "other kinds"]
-#: A condition, and the change of the program to whose text the condition's position refers.
+#: A condition, and the change to whose text the condition's position refers.
 WatchedCondition = tuple[Change, "Condition"]
 
 
@@ -135,7 +135,7 @@ class Original:
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
-            # Every trial calls the compiled program with the usual inputs: compiling for a further size may take long.
+            # Every trial calls the compiled program with the usual inputs, and compiling for a further size may take a long time.
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()

@@ -211,7 +211,7 @@ def _line_map(old: str, new: str) -> dict[int, set[int]]:
 
 
 def _replaced_blocks(old: str, new: str) -> dict[int, int]:
-    """Map each line that a change replaces to a number of its block of consecutive replaced lines."""
+    """Map each line that a change replaces to the index of the first line in its block of replaced lines."""
     matcher = difflib.SequenceMatcher(None, old.split("\n"), new.split("\n"), autojunk=False)
     return {
         number + 1: first

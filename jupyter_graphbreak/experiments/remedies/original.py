@@ -135,7 +135,7 @@ class Original:
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
-            # Every trial calls the compiled program with the usual inputs, and compiling for a further size may take a long time.
+            # Every trial calls the compiled program with the usual inputs; compiling for a further size may take long.
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()

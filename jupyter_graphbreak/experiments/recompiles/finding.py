@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP,
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, run_lines
 from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations
-from jupyter_graphbreak.experiments.remedies.change import Change, decision_for_person, remedy_of_change
+from jupyter_graphbreak.experiments.remedies.change import Change, decision_remedy, remedy_of_change
 from jupyter_graphbreak.experiments.trial.call_specs import state_roots
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -210,7 +210,7 @@ class _RecompileRemedyBuilder:
                 self.working_remedies.append((entry, self._remedies[-1].id, trial.candidate, findings.owner))
         for sentence, recompiles in findings.manual_steps:
             if findings.trials or sentence != GENERAL_STEP:
-                decision = decision_for_person(self._next_id(), sentence, findings.reason)
+                decision = decision_remedy(self._next_id(), sentence, findings.reason)
                 self._remedies.append(
                     replace(decision, recompiles=recompiles, is_right=findings.are_recompiles_expected)
                 )

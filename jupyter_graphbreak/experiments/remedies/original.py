@@ -115,7 +115,7 @@ _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: The edge inputs for which a program is compiled: ``some``; ``many`` for a change that shows only when compiled, which
 #: also gets inputs with ``truth values`` in place of numbers, and with tensors of ``other kinds``.
 EdgeCaseChoice = Literal["some", "many", "truth values", "other kinds"]
-#: A condition, and the change of the program to whose text the condition's position refers.
+#: A condition, and the change to whose text the condition's position refers.
 WatchedCondition = tuple[Change, "Condition"]
 
 
@@ -135,7 +135,7 @@ class Original:
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
-            # Every trial calls the compiled program with the usual inputs: compiling for a further size may take long.
+            # Every trial calls the compiled program with the usual inputs; compiling for a further size may take long.
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
@@ -359,7 +359,7 @@ def _empty_tensors(arguments: Arguments) -> int:
 
 
 def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Drop the inputs of each kind that the function refuses for some values: it is not meant for such a kind.
+    """Drop each kind of input that the function refuses for some values, because it is not meant for that kind.
 
     If it also refuses the same values without that kind of tensors, the kind is not the reason. Three kinds of refusal
     do not show that the function is not meant for such tensors, and a change must keep them: a test of several
@@ -401,7 +401,7 @@ def _size_in_bytes(result: Result) -> int:
 
 
 def _stays_finite(derived_input: Input, original_arguments: Arguments) -> bool:
-    """Return whether a derived input adds neither NaN nor infinity, which computing both sides would spread."""
+    """Return whether a derived input adds neither NaN nor infinity, which would spread if both sides are computed."""
     return _all_finite(derived_input.arguments) or not _all_finite(original_arguments)
 
 

@@ -200,7 +200,7 @@ There was no fake impl registered for my operator | messages_kernels#custom-oper
 Could not run 'my::op' from the 'Meta' backend | messages_kernels#custom-operators-fake-kernels | register_fake
 opcheck: Argument x is not defined as mutable | messages_kernels#custom-operators-the-definition | mutates_args
 Only a single TORCH_LIBRARY can be used (notebook) | messages_kernels#custom-operators-the-definition | runs again
-infer_schema(func): must have a type annotation | messages_kernels#custom-operators-the-definition | which are allowed
+infer_schema(func): must have a type annotation | messages_kernels#custom-operators-the-definition | the types that it allows
 CheckpointError with torch.compile | messages_training#checkpointing | ran differently
 vmap: random operation in randomness error mode | messages_training#second-gradients-vmap | randomness="different"
 trying to save more tensors during recomputation | messages_training#checkpointing | recomputation ran differently
@@ -771,7 +771,7 @@ a recomputation takes another graph | training#checkpointerror-a-compiled-block-
 save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
 torch.compile inside my own backend | cost#which-backend-one-of-your-own | compile_fx(graph, inputs)
 'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
-'NoneType' object has no attribute 'store_cubin' | messages_kernels#triton-and-the-gpu | do without
+'NoneType' object has no attribute 'store_cubin' | messages_kernels#triton-and-the-gpu | leave out `max-autotune`
 scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pybind-cuda-kernels | as in PyTorch's tutorial
 does torchsparse work, and its gradients? | libraries#scipy-opencv-pybind-cuda-kernels | keeps its gradients
 int(round(np.floor(3.1))) raises TorchRuntimeError | messages#fake-tensors-types-devices | a NumPy number is an array
@@ -820,7 +820,7 @@ short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compili
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
 dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol
 the experts of a MoE use tolist() | fullgraph | Computing every expert
-channels_last: convert the model myself? | cost#how-much-faster-will-it-be | where it expects a gain
+channels_last: convert the model myself? | cost#how-much-faster-will-it-be | if it expects a gain
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
 Could not find schema for mylib::op (package) | messages_export#aotinductor-aot-compile-files | import the module
@@ -841,7 +841,7 @@ Operator aten.ne.Tensor: no sharding strategy (FSDP) | messages_training#fsdp-dt
 '_OpNamespace' object has no attribute | messages_kernels#custom-operators-the-definition | reinstall it
 not register a meta kernel directly | messages_kernels#custom-operators-the-definition | remove its `register_fake`
 We should not register a meta kernel | messages_kernels#custom-operators-the-definition | remove its `register_fake`
-Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside of what PyTorch
+Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside the part that PyTorch
 torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | an attempt to capture
 Flash Attention: a non-deterministic algorithm | messages_warnings#precision-and-the-gpu | from run to run
 flex_attention: KeyError for a mask made of a tensor | libraries#flex-attention-block-masks | index the tensor once
@@ -900,7 +900,7 @@ the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-war
 fastai learner with torch.compile | libraries#fastai | before `learn.fit(...)`
 Opacus make_private and torch.compile | libraries#opacus-gradients-of-each-sample | grad_sample_mode="no_op"
 NeMo ASR model: transcribe fails with CUDA graphs | libraries#nemo | use_cuda_graph_decoder
-DGL GraphConv breaks everywhere | libraries#graph-networks-pyg-dgl | every call of a `DGLGraph`
+DGL GraphConv breaks everywhere | libraries#graph-networks-pyg-dgl | every call to a `DGLGraph`
 accelerate with FSDP2 is slower than eager | libraries#accelerate-offloading | bypassed FSDP's hooks
 Captum attributions of a compiled model | libraries#captum | give them the original model
 snntorch Leaky neurons | libraries#kornia-monai-openclip-speechbrain | a loop over steps included

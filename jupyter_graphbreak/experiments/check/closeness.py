@@ -97,15 +97,15 @@ def difference_beyond_rounding(
 def flatten(value: Any) -> list[Any]:
     """Return the tensors, numbers and strings in a value, including those in its containers and objects."""
     result: list[Any] = []
-    pending, seen = [value], set()
+    pending, seen_ids = [value], set()
     while pending:
         item = pending.pop()
         if is_instance(item, torch.Tensor | str | bytes | int | float | complex | type(None)):
             result.append(item)
             continue
-        if id(item) in seen:
+        if id(item) in seen_ids:
             continue
-        seen.add(id(item))
+        seen_ids.add(id(item))
         if is_instance(item, Mapping):
             pending += item.values()
         elif is_instance(item, list | tuple):
@@ -191,9 +191,9 @@ def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int
 def convert_state_to_double(subject: Subject, *, noise_size: int, precision: float) -> None:
     """Convert the tensors of a subject's state to double precision, in place; see :func:`to_double`."""
     noise = _Noise(noise_size, precision)
-    seen: set[int] = set()
+    seen_ids: set[int] = set()
     for name, root in subject.roots():
-        for _, tensor in named_tensors(root, name, seen):
+        for _, tensor in named_tensors(root, name, seen_ids):
             if tensor.dtype in _CONVERTED_DTYPES:
                 tensor.data = _to_double_tensor(tensor.data, noise)
 

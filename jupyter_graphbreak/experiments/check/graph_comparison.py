@@ -273,12 +273,12 @@ def _accumulating_edges(results: list[torch.Tensor]) -> dict[int, list[torch.aut
     """
     edges: dict[int, list[torch.autograd.graph.GradientEdge]] = {}
     pending = [part.grad_fn for part in results]
-    seen = set()
+    visited_nodes = set()
     while pending:
         node = pending.pop()
-        if node is None or node in seen:
+        if node is None or node in visited_nodes:
             continue
-        seen.add(node)
+        visited_nodes.add(node)
         if (leaf := getattr(node, "variable", None)) is not None:
             edges.setdefault(id(leaf), []).append(torch.autograd.graph.GradientEdge(node, 0))
         pending += [function for function, _ in node.next_functions]

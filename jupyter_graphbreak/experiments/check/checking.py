@@ -218,7 +218,7 @@ class _CompiledCall:
             state_after = self.subject.state()
         finally:
             self.subject.restore()  # frees the gradients
-        self.changes_state = describe_difference(self.subject.initial, state_after) is not None
+        self.changes_state = describe_difference(self.subject.initial_state, state_after) is not None
         return observation
 
     def run_graphs(self) -> None:

@@ -106,7 +106,7 @@ def find_recompile_remedies(
     by_entry, without_entry = _recompiles_by_entry(report, kept_entries.entries)
     for entry, recompiles in by_entry:
         on_status(f"to repeat the calls of {entry.function} on copies")
-        calls, has_repeated_calls = kept_entries.calls_of(entry), kept_entries.has_repeated_calls(entry)
+        calls, has_repeated_calls = kept_entries.calls_to(entry), kept_entries.has_repeated_calls(entry)
         search = EntrySearch(
             entry, calls, recompiles, report, texts, compile_text, on_status, has_repeated_calls=has_repeated_calls
         )

@@ -287,7 +287,7 @@ def _runner_or_reason(
 
 def _later_calls(entry: Entry, kept_entries: RecordedEntries) -> Iterator[Entry]:
     """Yield an entry with the arguments of the first later calls in its modes, if these can be rebuilt."""
-    calls = kept_entries.calls_of(entry)
+    calls = kept_entries.calls_to(entry)
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):

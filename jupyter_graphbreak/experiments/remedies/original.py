@@ -237,7 +237,7 @@ class Original:
     ) -> Result:
         """Call a program with copies of a case's arguments, which share objects with the state as the originals do."""
         subject.restore()
-        subject.assign(case.input.state)
+        subject.set_variables(case.input.state)
         return self._reference.run_after_preceding_calls(program, subject, case.input, runs_backward=runs_backward)
 
     def choose_inputs(
@@ -376,7 +376,7 @@ def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
         if case.input.other_kind
         and case.expected.raised is not None
         and case.input.example.what.removesuffix(f", {case.input.other_kind}") not in refused_of_first_kind
-        and not case.input.is_always_accepted
+        and not case.input.has_ordinary_values
         and not _error_depends_on_values(case.input, case.expected.raised)
     }
     return [case for case in cases if case.input.other_kind not in refused_cases or _checks_size_itself(case)]

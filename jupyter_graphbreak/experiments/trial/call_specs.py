@@ -259,11 +259,11 @@ class CallHistory:
         self._current_calls.clear()
         self._owners.clear()
 
-    def calls_of(self, key: Any) -> list[CallSpec]:
+    def calls_to(self, key: Any) -> list[CallSpec]:
         """Return the different calls to an entry."""
         return list(self._by_key.get(key, ()))
 
-    def total_of(self, key: Any) -> int:
+    def count_calls(self, key: Any) -> int:
         """Return the number of all calls to an entry."""
         return self._totals.get(key, 0)
 

@@ -245,7 +245,7 @@ class RecordedEntries:
         kept_entry = next((entry for entry, known_key in self._keys if known_key == key), None)
         if kept_entry is None or key in self._calls_with_nan or not has_nan(result):
             return
-        number = self.call_history.total_of(key)
+        number = self.call_history.count_calls(key)
         self._calls_with_nan[key] = number, None
         copy_or_reason = self._copy_call(kept_entry.function, started_call) if number > 1 else ""
         if not isinstance(copy_or_reason, str):
@@ -272,7 +272,7 @@ class RecordedEntries:
             ]
             self._changes.append((entry, changes))
 
-    def calls_of(self, entry: Entry) -> list[CallSpec]:
+    def calls_to(self, entry: Entry) -> list[CallSpec]:
         """Return the different calls to an entry, the copied one first, then those to modules like it.
 
         The result includes the calls in other modes, such as those without gradients, which cause recompiles. Modules
@@ -283,21 +283,21 @@ class RecordedEntries:
             key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)
         )
         own_key = next((key for kept_entry, key in self._keys if kept_entry is entry), None)
-        calls = self.call_history.calls_of(own_key)
+        calls = self.call_history.calls_to(own_key)
         if calls and calls[0].modes != entry.modes:  # the entry was copied in a later call
             return [call for call in calls if call.modes == entry.modes]
-        return [*calls, *(call for key in keys if key != own_key for call in self.call_history.calls_of(key))]
+        return [*calls, *(call for key in keys if key != own_key for call in self.call_history.calls_to(key))]
 
-    def total_of(self, entry: Entry) -> int:
+    def count_calls(self, entry: Entry) -> int:
         """Return the number of calls to an entry in the run, at least one."""
         return max(
-            1, next((self.call_history.total_of(key) for kept_entry, key in self._keys if kept_entry is entry), 1)
+            1, next((self.call_history.count_calls(key) for kept_entry, key in self._keys if kept_entry is entry), 1)
         )
 
     def has_repeated_calls(self, entry: Entry) -> bool:
         """Return whether the run repeated a call to an entry, or to a module like it."""
         keys = {key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)}
-        return any(self.call_history.total_of(key) > len(self.call_history.calls_of(key)) for key in keys)
+        return any(self.call_history.count_calls(key) > len(self.call_history.calls_to(key)) for key in keys)
 
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""

@@ -97,7 +97,7 @@ class Input:
         return self.other_kind == BOOL or self.has_flag
 
     @property
-    def is_always_accepted(self) -> bool:
+    def has_ordinary_values(self) -> bool:
         """Whether functions should support this kind of input, because its values are ordinary."""
         return self.other_kind in {NOT_CONTIGUOUS, TRANSPOSED, LONGER_LAST_ITEM} or self.has_flag
 

@@ -181,7 +181,7 @@ def run(
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
         values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, objects.requires_grad,
-        objects.leaf_grads, gradients, backward_error, subject.initial, objects.paths, objects.aliases,
+        objects.leaf_grads, gradients, backward_error, subject.initial_state, objects.paths, objects.aliases,
         random_after, modes_after, objects.layouts, objects.changed_in_place,
     )  # fmt: skip
 

@@ -108,7 +108,7 @@ class Reference:
         self._repeated_lines: set[Lines] = set()
         if self.result.raised is not None:
             raise self.result.raised
-        state_before = self.subject.initial
+        state_before = self.subject.initial_state
         self.changed = {
             name
             for name, value in self.result.state.items()
@@ -283,7 +283,7 @@ class Reference:
 
     def _run_input(self, input_: Input) -> Result:
         self.subject.restore()
-        self.subject.assign(input_.state)
+        self.subject.set_variables(input_.state)
         with force_eager_on_thread(), announce_sleep():
             return self.run_after_preceding_calls(self.subject.call, self.subject, input_)
 

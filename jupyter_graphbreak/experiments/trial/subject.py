@@ -73,7 +73,7 @@ class Subject:
         The copy.
     arguments : Arguments or None
         The copies of the arguments, to pass to runs.
-    initial : dict
+    initial_state : dict
         A copy of the initial state, by name.
     modes : CallModes
         The modes of the calls.
@@ -127,7 +127,7 @@ class Subject:
         self._values = [(binding, value_to_save(binding.read())) for binding in self._bindings]
         self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCKS and id(copy) != key]
         self._saved_state = SavedState((value for _, value in self.roots()), self.memory.restores)
-        self.initial = self.state()
+        self.initial_state = self.state()
 
     def roots(self) -> Iterator[tuple[str, Any]]:
         """Yield the objects that a call may change, by name; the name of the module or instance itself is empty."""
@@ -290,7 +290,7 @@ class Subject:
                         result.setdefault(dotted_name, (value, functools.partial(namespace.__setitem__, key)))
         return result
 
-    def assign(self, values: Mapping[str, Any]) -> None:
+    def set_variables(self, values: Mapping[str, Any]) -> None:
         """Set variables, given by name, to copies of values; :meth:`restore` undoes this."""
         variables = self.variables() if values else {}
         for name, value in values.items():

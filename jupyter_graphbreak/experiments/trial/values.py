@@ -432,6 +432,8 @@ def _is_same_kind(expected: Any, actual: Any) -> bool:
 
 
 def _describe_type(value: Any) -> str:
+    if is_instance(value, YieldedItems):
+        return "a generator"
     name = "a Tensor" if is_instance(value, torch.Tensor) else type(value).__name__
     return f"{name} {short_repr(value)}" if is_instance(value, bool | int | float | str) else name
 

@@ -110,7 +110,7 @@ def uses_its_own(x: torch.Tensor, folder: str) -> torch.Tensor:
     return y * total
 
 
-def refused(report: Report) -> list[str]:
+def refused_generators(report: Report) -> list[str]:
     """Return the generators that are breaks themselves."""
     return [b.stack[-1].function or "" for b in report.breaks if b.gb_type == "Attempt to trace generator"]
 
@@ -129,7 +129,7 @@ def test_generators_of_the_standard_library_are_left_out(
     for name in [name for name in sys.modules if name.startswith("torch.utils.serialization")]:
         monkeypatch.delitem(sys.modules, name)  # torch.save imports it, which runs generators
     report = jupyter_graphbreak.explain(function, ONES, str(tmp_path))
-    assert refused(report) == []
+    assert refused_generators(report) == []
     assert len(report.breaks) == breaks
     assert [skipped.function for skipped in report.skipped if skipped.kind == "generator"] == []
 
@@ -143,7 +143,7 @@ def test_generators_of_a_library_follow_from_the_break_that_called_them(
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setattr(sys.modules[__name__], "numbers", importlib.import_module("counting_library").counted)
     report = jupyter_graphbreak.explain(uses_its_own, ONES, str(tmp_path))
-    assert refused(report) == []
+    assert refused_generators(report) == []
     known = {break_.id: break_ for break_ in report.breaks}
     (skipped,) = [skipped for skipped in report.skipped if skipped.kind == "generator"]
     assert skipped.function == "counted"
@@ -154,7 +154,7 @@ def test_generators_of_a_library_follow_from_the_break_that_called_them(
 
 def test_the_users_own_generator_is_a_break(tmp_path: Path) -> None:
     report = jupyter_graphbreak.explain(uses_its_own, ONES, str(tmp_path))
-    assert refused(report) == ["numbers"]
+    assert refused_generators(report) == ["numbers"]
     (skipped,) = [skipped for skipped in report.skipped if skipped.kind == "generator"]
     assert (skipped.function, skipped.way_out) == ("numbers", "compile the function that consumes it")
 

@@ -78,7 +78,7 @@ def apply_edits(loaded: LoadedProgram, report: Report, remedy: Remedy) -> str:
 
 
 @contextlib.contextmanager
-def remedied(
+def load_with_remedy(
     loaded: LoadedProgram, report: Report, remedy: Remedy, folder: Path, backend: str
 ) -> Iterator[Callable[..., Any]]:
     """Yield a function that loads the program with a remedy, compiled."""

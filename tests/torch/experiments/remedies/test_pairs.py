@@ -10,7 +10,7 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak.report.remedies import WORKING
 from tests.torch.experiments.remedies.by_hand import LoadedProgram, ProgramText, programs
-from tests.torch.experiments.remedies.oracle import false_claims, set_up
+from tests.torch.experiments.remedies.oracle import false_claims, run_setup
 
 #: `make test` runs one of the pairs.
 CASES = [
@@ -50,7 +50,7 @@ RIGHT_BUT_FOR_A_NEW_TENSOR = frozenset({"an argument that is returned, right"})
 def test_every_claim_is_true(tmp_path: Path, program: ProgramText) -> None:
     loaded = LoadedProgram(tmp_path / "program.py", program.text)
     args, kwargs = loaded.make_arguments()
-    with set_up(loaded):
+    with run_setup(loaded):
         report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *args, **kwargs)
     assert report.remedies is not None
     claims = [remedy for remedy in report.remedies if remedy.verdict in WORKING]

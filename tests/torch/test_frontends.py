@@ -80,7 +80,7 @@ def capture_by_hand(frontend: str, fn: Any, case: Any, backend: Any) -> Any:
 
 
 def compare_by_hand(frontend: str, case: Any) -> ByHand:
-    """Capture, run with both inputs and compare with eager, without using the package."""
+    """Capture a function, run the program with both inputs and compare it with eager mode, without the package."""
     torch._dynamo.reset()
     torch.nn.modules.module._global_buffer_registration_hooks.clear()  # a failed export of torch 2.9 leaves one
     backend, counted = counting_backend()

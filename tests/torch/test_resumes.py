@@ -15,7 +15,7 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.results import Report
 
-#: Earlier releases do not report the frames that Dynamo did not begin.
+#: Earlier releases do not report the frames that Dynamo did not begin to compile.
 REPORTS_SKIPS = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
 ONES, DOUBLES = torch.ones(3), torch.ones(3, dtype=torch.float64)
 WORDS = "ran eagerly|compiled before this run|compiled with its caller|not reached|not known if it ran"
@@ -36,7 +36,7 @@ def record_call(run: Callable[[], object]) -> Report:
 
 
 class Wording(NamedTuple):
-    """The words in the text, in the break's card and in the table of resume functions."""
+    """What a report says of a resume function: in the text, in the break's card and in the table."""
 
     text: str
     card: list[str]
@@ -148,7 +148,7 @@ def number_from(x: torch.Tensor) -> int:
 
 
 def record_nested(function: Callable[[torch.Tensor], object], *inputs: torch.Tensor) -> Report:
-    """Record calls of a function compiled with the flag, which is off again at the end of the run."""
+    """Record calls to a function compiled with nested graph breaks, a setting that is off again when the run ends."""
 
     def run() -> None:
         with torch._dynamo.config.patch(nested_graph_breaks=True):
@@ -203,8 +203,8 @@ def test_without_nesting_every_resume_function_has_a_frame() -> None:
     assert {resume.no_frame for resume in report.resumes} == {None}
 
 
-def test_the_line_is_right_after_a_test_for_none() -> None:
-    """Dynamo replaces the instruction of such a test with longer ones before it counts offsets."""
+def test_the_line_is_right_after_a_comparison_with_none() -> None:
+    """Dynamo replaces the instruction of such a comparison with longer ones before it counts offsets."""
 
     def bias_of(x: torch.Tensor, given: torch.Tensor | None = None) -> torch.Tensor:
         if given is None:

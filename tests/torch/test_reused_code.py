@@ -61,7 +61,7 @@ def watch_call(fn: Callable[[Any], Any]) -> Report:
     return run.report
 
 
-def changes(before: Report, after: Report) -> list[tuple[str, str | None]]:
+def changed_breaks(before: Report, after: Report) -> list[tuple[str, str | None]]:
     return [(change.change, change.function) for change in before.diff(after).breaks]
 
 
@@ -80,7 +80,7 @@ def test_breaks_and_graphs_of_reused_code_are_not_gone(library: Any) -> None:
     first, again = watch_call(entry(library)), watch_call(entry(library))
     assert (first.summary.breaks, again.summary.breaks) == (2, 1)
     changes = first.diff(again)
-    assert changes(first, again) == [("unknown", "scale")]
+    assert changed_breaks(first, again) == [("unknown", "scale")]
     assert {(reused.function, reused.run) for reused in changes.reused} >= {("norm", "after"), ("scale", "after")}
     assert changes.before.summary == changes.after.summary
     assert "gone" not in changes.to_text()
@@ -89,8 +89,8 @@ def test_breaks_and_graphs_of_reused_code_are_not_gone(library: Any) -> None:
     torch.compiler.reset()
     fresh = watch_call(entry(library))
     assert fresh.held == []
-    assert changes(again, fresh) == [("unknown", "scale")]
-    assert changes(first, fresh) == []
+    assert changed_breaks(again, fresh) == [("unknown", "scale")]
+    assert changed_breaks(first, fresh) == []
     assert first.diff(fresh).reused == []
 
 
@@ -98,8 +98,8 @@ def test_a_call_that_was_removed_from_a_retraced_function_is_gone(library: Any) 
     first = watch_call(entry(library))
     gc.collect()
     after = watch_call(entry(library, "x + 1"))
-    # The calls of norm were never traced from f, so it is unknown whether they ran.
-    assert changes(first, after) == [("gone", "norm"), ("unknown", "scale")]
+    # The calls to norm were never traced from f, so it is unknown whether they ran.
+    assert changed_breaks(first, after) == [("gone", "norm"), ("unknown", "scale")]
 
 
 def test_forgotten_code_is_no_longer_known(library: Any) -> None:
@@ -122,7 +122,7 @@ def test_a_reset_within_a_run_leaves_no_reused_code(library: Any) -> None:
         torch.compiler.reset()
         torch.compile(entry(library), backend="eager")(torch.ones(3))
     assert run.report.held == []
-    assert changes(first, run.report) == []
+    assert changed_breaks(first, run.report) == []
 
 
 def test_a_function_that_is_still_skipped_is_not_reported_as_fixed(library: Any) -> None:
@@ -137,5 +137,5 @@ def test_a_function_that_is_still_skipped_is_not_reported_as_fixed(library: Any)
     first, again = watch_call(library.scale), watch_call(library.scale)
     assert [skipped.function for skipped in first.skipped] == ["scale"]
     assert (again.frames, [skipped.kind for skipped in again.skipped]) == ([], ["remembered"])
-    assert changes(first, again) == [("unknown", "scale")]
+    assert changed_breaks(first, again) == [("unknown", "scale")]
     assert "eager 1" not in first.diff(again).to_text()

@@ -182,7 +182,7 @@ PROGRAMS = {
 
 
 def load(tmp_path: Path, body: str, entry: str) -> Report:
-    """Run a program with a given way to compile its entry; the first line of the file is the import."""
+    """Run a program whose entry is compiled by a decorator; the first line of the file imports torch."""
     lines = body.strip("\n").split("\n")
     indent = len(lines[0]) - len(lines[0].lstrip())
     text = "\n".join(["import torch", entry, *(line[indent:] for line in lines)])

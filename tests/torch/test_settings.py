@@ -39,7 +39,7 @@ def second(x: torch.Tensor) -> torch.Tensor:
 
 
 def record_calls(*calls: tuple[Callable[[torch.Tensor], torch.Tensor], dict[str, Any]]) -> Report:
-    """Record calls of functions, each compiled with temporary settings."""
+    """Record calls to functions, each compiled with temporary settings."""
     with recorder.record() as recording:
         for function, settings in calls:
             with config.patch(settings):

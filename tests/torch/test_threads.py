@@ -400,7 +400,7 @@ def test_threads_and_pools_work_after_an_internal_error(
     ] == [1, 1]
 
 
-def test_code_that_another_thread_compiles_is_not_marked() -> None:
+def test_code_that_a_different_thread_compiles_is_not_marked() -> None:
     marks: list[str] = []
     one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     with Worker() as worker, mark_compiled_code(lambda moment: functools.partial(marks.append, moment)):

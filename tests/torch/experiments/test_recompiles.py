@@ -1,4 +1,4 @@
-"""Changes that end recompiles: each is tried on all calls that were seen, and on calls that the run never made."""
+"""Changes that end recompiles: each is tried on all recorded calls, and on calls that the run never made."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _nothing_compiled_before() -> None:
 
 
 def try_on_calls(fn: Any, calls: Iterable[Callable[[Any], object]], **options: Any) -> Report:
-    """Make calls of a compiled function, and try to end its recompiles."""
+    """Call a compiled function, and try to end its recompiles."""
     compiled = torch.compile(fn, backend="eager", **options)
     with jupyter_graphbreak.capture(entries=True) as run:
         for call in calls:
@@ -45,7 +45,7 @@ def try_on_calls(fn: Any, calls: Iterable[Callable[[Any], object]], **options: A
 
 
 def pass_value(call: Callable[..., object], value: Any) -> Callable[[Any], object]:
-    """Return a call of a compiled function with a value."""
+    """Return a function that passes a value to a compiled function."""
     return lambda compiled: call(compiled, value)
 
 
@@ -62,7 +62,7 @@ def compilation_counts(remedy: Remedy) -> tuple[int | None, int | None, int | No
     return evidence.compilations_before, evidence.compilations_after, unseen
 
 
-def best_mark(report: Report) -> Remedy:
+def best_remedy_before_calls(report: Report) -> Remedy:
     """Return the first remedy for recompiles that works and runs code before each call."""
     marks = (remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.kind == "mark")
     return next(remedy for remedy in marks if remedy.verdict in WORKING)
@@ -85,7 +85,7 @@ def test_a_mark_ends_recompiles_for_sizes_also_for_sizes_that_the_run_never_used
         return torch.relu(x).sum(0) * 2
 
     report = try_on_calls(scale, [pass_value(lambda c, n: c(torch.randn(n, 3)), n) for n in (4, 6, 9, 6, 13)])
-    assert best_remedy(report).edits  # a lambda has no place for a mark, so dynamic=True comes first
+    assert best_remedy(report).edits  # a lambda has no line for a mark, so dynamic=True comes first
     remedy = next(remedy for remedy in report.remedies or [] if remedy.kind == "mark")
     assert (remedy.kind, remedy.code, remedy.verdict) == ("mark", "torch._dynamo.mark_dynamic(x, 0)", "works")
     assert remedy.recompiles == [recompile.id for recompile in report.recompiles] == ["r1"]
@@ -161,7 +161,7 @@ def test_a_global_of_a_different_file_is_assigned_by_the_name_of_its_module(tmp_
     assert compiled_frames(lambda: scope["train"]((1, 2, 3, 9))) == 1
 
 
-def test_a_mark_without_a_place_gives_way_to_a_change_that_can_be_written(tmp_path: Any) -> None:
+def test_a_change_that_can_be_written_is_preferred_to_a_mark_without_a_line(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """
         import torch
@@ -376,7 +376,7 @@ def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None
     names = {"torch": torch, "Numbered": Numbered, "__name__": "__main__"}
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), dict(names))  # noqa: S102
-    remedy = best_mark(run.try_remedies(seconds=600))
+    remedy = best_remedy_before_calls(run.try_remedies(seconds=600))
     assert compilation_counts(remedy) == (5, 1, 0)
     (edit,) = remedy.edits
     assert edit.new.strip() == "layer.number = torch.as_tensor(layer.number, dtype=torch.int64)"
@@ -409,7 +409,7 @@ def test_adamw_under_onecyclelr_needs_tensors_for_the_learning_rate_and_the_beta
     count = compiled_frames(lambda: [call(compiled) for _ in range(20)])
     torch.compiler.reset()
     update, call = update_and_call()
-    remedy = best_mark(try_on_calls(update, [call] * 20))
+    remedy = best_remedy_before_calls(try_on_calls(update, [call] * 20))
     assert "group['lr'] = torch.as_tensor(" in (remedy.code or "")
     assert "group['betas'] = tuple(" in (remedy.code or "")
     assert compilation_counts(remedy) == (count, count - 1, 0)
@@ -428,7 +428,7 @@ def test_the_step_of_an_optimizer_that_a_scheduler_has_wrapped_is_repeated_on_co
         optimizer.zero_grad()
         scheduler.step()
 
-    remedy = best_mark(try_on_calls(optimizer.step, [call] * 6))
+    remedy = best_remedy_before_calls(try_on_calls(optimizer.step, [call] * 6))
     assert remedy.code == (
         "for group in optimizer.param_groups:\n    group['lr'] = torch.as_tensor(group['lr'], dtype=torch.float64)"
     )
@@ -635,12 +635,12 @@ def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader()
 
 
 def blend(alpha: float, x: torch.Tensor, *, shift: float = 0.0) -> torch.Tensor:
-    """Return a tensor with two numbers applied, which partials fix."""
+    """Apply two numbers, which partials fix, to a tensor."""
     return x * alpha + shift
 
 
 def apply_to_relu(x: torch.Tensor, function: Any) -> Any:
-    """Return the result of a function for a tensor."""
+    """Apply a function to the positive part of a tensor."""
     return function(torch.relu(x))
 
 
@@ -678,7 +678,7 @@ def test_partials_of_different_functions_are_not_taken_for_each_other() -> None:
 
 @dataclasses.dataclass
 class Batch:
-    """A tensor with its length."""
+    """A tensor and its length."""
 
     x: torch.Tensor
     length: int
@@ -876,7 +876,7 @@ def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_p
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
-    remedy = best_mark(run.try_remedies(seconds=600))
+    remedy = best_remedy_before_calls(run.try_remedies(seconds=600))
     assert compilation_counts(remedy) == (3, 2, 0)
     assert remedy.reason == "it assumes that every call has `past[0]`"
     marked = "if past is not None:\n    torch._dynamo.mark_dynamic(past[0], 0)"
@@ -904,7 +904,7 @@ def test_for_a_growing_cache_of_transformers_a_fixed_length_is_advised() -> None
 
 
 def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() -> None:
-    # As inductor does in the backward pass of a convolution over images of varying sizes.
+    # As Inductor does in the backward pass of a convolution over images of varying sizes.
     def mixes_up_formats(graph: torch.fx.GraphModule, _: Any) -> Any:
         sizes = [node for node in graph.graph.nodes if node.op == "placeholder" and node.type is torch.SymInt]
         is_confused = sizes and torch._inductor.config.layout_optimization
@@ -1090,7 +1090,7 @@ def count_sizes(sizes):
 
 @pytest.fixture(scope="module")
 def hoisted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Report]:
-    """Return the path of a program, and the report of its run: numbers come from texts that name a step and a size."""
+    """Return the path of a program whose numbers come from strings with a step or a size, and the report of its run."""
     torch.compiler.reset()
     path = tmp_path_factory.mktemp("hoisted") / "hoisted.py"
     path.write_text(HOISTED)

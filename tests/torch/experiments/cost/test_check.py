@@ -67,14 +67,14 @@ def subtract_wrongly_before_aot(gm: torch.fx.GraphModule, inputs: Any) -> Any:
 
 
 class WrongInSecondGraph:
-    """Wrong only in the second graph that it compiles, so the error cannot be reproduced."""
+    """A backend that is wrong only in the second graph that it compiles, so the error cannot be reproduced."""
 
     def __init__(self) -> None:
-        self.given = 0
+        self.graphs = 0
 
     def __call__(self, gm: torch.fx.GraphModule, _: Any) -> Any:
-        self.given += 1
-        if self.given == 2:
+        self.graphs += 1
+        if self.graphs == 2:
             replace_target(gm, "sin", "tanh")
         return gm.forward
 
@@ -122,13 +122,13 @@ def test_a_wrong_operation_is_named(backend: Any, graph: str, op: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_right_backends_are_right(backend: str) -> None:
+def test_a_correct_backend_has_no_difference(backend: str) -> None:
     check = check_call(f, backend, *make_arguments())
     assert check.equal
     assert (check.differences, check.first, check.step) == ([], None, None)
 
 
-def test_backend_that_reorders_a_sum_is_right() -> None:
+def test_a_backend_that_reorders_a_sum_is_right() -> None:
     def sum_in_pieces(gm: torch.fx.GraphModule, _: Any) -> Any:
         def sum_pieces(x: torch.Tensor) -> torch.Tensor:
             total = torch.zeros(())
@@ -393,7 +393,7 @@ def test_wrong_graph_is_named_even_if_a_later_one_hides_it() -> None:
 
 
 def rounds(x: torch.Tensor) -> torch.Tensor:
-    """Return a value that eager rounds to bfloat16 before it is compared; fused code compares it unrounded."""
+    """Return a value that eager mode rounds to bfloat16 before it is compared; fused code compares it unrounded."""
     y = x + 0.001
     return torch.where((y - x) == 0, x * 0 - 5.0, x * 0 + 5.0)
 
@@ -402,7 +402,7 @@ def silu_of(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.silu(x) + 1
 
 
-def settings_that_change(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[bool, bool]]:
+def tried_changes(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[bool, bool]]:
     """Return the changes that were tried, with whether the result is right and whether the call was timed."""
     check = check_call(fn, "inductor", *args)
     assert (check.equal, check.step) == (False, "backend")
@@ -414,7 +414,7 @@ def test_a_setting_that_makes_a_wrong_result_right_is_found() -> None:
     config = torch._inductor.config.save_config()
     generator = inspect.getsource(importlib.import_module("torch._inductor.codegen.cpp"))
     applies = "emulate_precision_casts" in generator  # in torch 2.9, the setting has no effect on code for the CPU
-    changes = settings_that_change(rounds, torch.linspace(1, 2, 64).bfloat16())
+    changes = tried_changes(rounds, torch.linspace(1, 2, 64).bfloat16())
     assert changes == {
         "torch._inductor.config.emulate_precision_casts = True": (applies, applies),
         'backend="aot_eager"': (True, True),
@@ -430,7 +430,7 @@ def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.
     monkeypatch.setitem(table, overload, lambda x: x.sigmoid() * x * 1.5)
     before = dict(table)
     with torch._inductor.config.patch(force_disable_caches=True):  # the key of a cache does not contain the table
-        changes = settings_that_change(silu_of, torch.linspace(-2, 2, 64))
+        changes = tried_changes(silu_of, torch.linspace(-2, 2, 64))
     assert changes == {
         "torch._inductor.config.emulate_precision_casts = True": (False, False),
         "torch._inductor.decomposition.decompositions.pop(torch.ops.aten.silu.default)": (True, True),
@@ -538,7 +538,7 @@ def test_a_change_with_which_pytorch_fails_has_no_result(monkeypatch: pytest.Mon
 
     failing = SettingChange("torch._inductor.config.emulate_precision_casts = True", refuse)
     monkeypatch.setattr(checking, "precision_changes", lambda *_, **__: [failing])
-    assert settings_that_change(rounds, torch.linspace(1, 2, 64).bfloat16()) == {
+    assert tried_changes(rounds, torch.linspace(1, 2, 64).bfloat16()) == {
         failing.code: (False, False),
         'backend="aot_eager"': (True, True),
     }

@@ -640,7 +640,7 @@ def test_the_branch_that_only_compiled_code_takes_has_its_own_time() -> None:
 
 
 def test_code_is_marked_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searching for the place of each instruction took a quarter of an hour for code with 30,000 of them."""
+    """Searching for the position of each instruction took a quarter of an hour for code with 30,000 of them."""
 
     def fail(*_: object) -> bool:
         raise AssertionError

@@ -44,7 +44,7 @@ def chain(x: torch.Tensor) -> torch.Tensor:
 
 
 def wasteful(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
-    """Compile to code that needs memory for 8 more tensors than eager, and keeps 2 of them for the backward pass."""
+    """Compile to code that needs memory for 8 tensors more than eager code, and keeps 2 for the backward pass."""
 
     class Keep(torch.autograd.Function):
         @staticmethod

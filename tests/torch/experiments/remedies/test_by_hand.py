@@ -101,7 +101,7 @@ def _check_claim(alone: _UnchangedProgram, report: Report, remedy: Remedy, folde
     for variant in variants:
         expected, actual = alone.eager.observed[variant], changed_runs.observed[variant]
         names = names_of_differences(expected, actual)
-        # Differences that compilation alone makes are not caused by the remedy.
+        # Differences that compilation alone causes are not due to the remedy.
         names = [name for name in names if name not in names_of_differences(expected, alone.compiled.observed[variant])]
         if remedy.verdict == "works but differs":
             names = [name for name in names if not is_allowed_difference(name, expected, actual)]

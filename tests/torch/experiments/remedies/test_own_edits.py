@@ -175,7 +175,7 @@ def step(x):
 
 
 @pytest.mark.exhaustive
-def test_a_side_that_never_runs_does_not_count_as_working(judge: Judge) -> None:
+def test_a_branch_that_never_runs_does_not_count_as_working(judge: Judge) -> None:
     text = """import torch
 
 
@@ -235,7 +235,7 @@ def test_a_patch_may_also_change_files_that_are_not_python(judge: Judge) -> None
     assert judge((BRANCH, WHERE), beside=diff("old\n", "new\n", "README.md")).verdict == "works"
 
 
-def test_a_patch_of_a_different_text_is_not_tried(tmp_path: Path) -> None:
+def test_a_patch_for_a_different_source_text_is_not_tried(tmp_path: Path) -> None:
     file = tmp_path / "drifted.py"
     file.write_text(MODULE)
     patch = tmp_path / "own.patch"

@@ -19,8 +19,8 @@ CASES = [
 ]
 #: Programs marked "right" without a known change that works: the reader has to decide.
 UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
-#: The same for changes that differ if the input has another dtype, a list has tensors of several lengths, or only one
-#: argument requires gradients, which the verdict says.
+#: The same for changes that differ if the input has a different dtype, a list has tensors of several lengths, or only
+#: one argument requires gradients, which the verdict says.
 RIGHT_FOR_THE_GIVEN_KIND = frozenset(
     {
         "a best value of a closure, right",

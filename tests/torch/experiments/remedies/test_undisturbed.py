@@ -175,14 +175,14 @@ def interrupt_call(at: int) -> Callable[..., Any]:
         calls += 1
         if calls != at:
             return run_compiled(self, *args)
-        with interrupt_restoring():
+        with interrupt_while_restoring():
             return run_compiled(self, *args)
 
     return interrupted
 
 
 @contextlib.contextmanager
-def interrupt_restoring() -> Iterator[None]:
+def interrupt_while_restoring() -> Iterator[None]:
     """Interrupt a run while code is swapped and output is captured."""
     restore = Subject.restore
 

@@ -173,7 +173,7 @@ def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.exhaustive
-def test_redacted_script_has_no_names_and_texts(warm: ScriptRunner) -> None:
+def test_redacted_script_has_no_names_and_strings(warm: ScriptRunner) -> None:
     reproducer = reproduce_again(watch_case("error_in_a_scope"), ERROR, warm, redacted=True)
     assert reproducer.script is not None, reproducer.reason
     assert reproducer.issue is not None

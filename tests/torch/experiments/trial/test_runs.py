@@ -498,7 +498,7 @@ def test_without_values_only_shapes_and_presence_count() -> None:
         ("\r100%|##| 2/2 [00:00<00:00, 9.0it/s]", "\r100%|##| 2/2 [00:00<00:00, 9.0it/s, loss=1]", False),
     ],
 )
-def test_texts_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
+def test_strings_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
     assert is_same_text(expected, actual) is same
 
 

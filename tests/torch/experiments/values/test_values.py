@@ -24,7 +24,7 @@ def compile_with(fn: Callable[..., Any], backend: Any = "eager") -> Any:
 
 
 def line_of(fn: Callable[..., Any], text: str) -> int:
-    """Return the line of a file that has a text in a function."""
+    """Return the number of the first line of a function that contains a string."""
     lines, first = inspect.getsourcelines(fn)
     return first + next(number for number, line in enumerate(lines) if text in line)
 

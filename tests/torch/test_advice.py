@@ -23,7 +23,7 @@ ONES = torch.ones(3)
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
+def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
@@ -179,7 +179,7 @@ def test_pytorchs_optimizer_is_not_the_readers_to_change() -> None:
     assert manual_step_of_break(report, graph_break) == OPTIMIZER_STEP
 
 
-def test_a_librarys_optimizer_stays_outside_of_what_is_compiled(library: ModuleType) -> None:
+def test_a_librarys_optimizer_stays_outside_compiled_code(library: ModuleType) -> None:
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = library.Optimizer([weight], {})
 

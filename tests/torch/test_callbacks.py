@@ -24,7 +24,7 @@ EVENTS = [
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_compiled() -> None:
+def reset_dynamo() -> None:
     torch.compiler.reset()
 
 

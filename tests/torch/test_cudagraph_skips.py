@@ -15,7 +15,7 @@ from jupyter_graphbreak.report.schema import CudagraphSkip
 
 
 @pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
+def reset_dynamo_and_mute_logs(caplog: pytest.LogCaptureFixture) -> None:
     torch.compiler.reset()
     caplog.set_level(logging.CRITICAL)
 

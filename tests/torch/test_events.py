@@ -16,7 +16,7 @@ NAME = Path(__file__).name
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_compiled() -> None:
+def reset_dynamo() -> None:
     torch.compiler.reset()
 
 

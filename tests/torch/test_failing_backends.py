@@ -20,7 +20,7 @@ def scaled(x: torch.Tensor) -> torch.Tensor:
     return x.relu() * 3
 
 
-def test_the_error_is_named_and_no_break_is_called_allowed() -> None:
+def test_the_report_shows_the_error_and_calls_no_break_allowed() -> None:
     with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
         torch.compile(scaled, backend=fail_to_compile)(torch.ones(2))
     (break_,) = run.report.breaks

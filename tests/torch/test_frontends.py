@@ -294,7 +294,7 @@ def test_optimizer_works_on_copies() -> None:
 
 
 @pytest.mark.exhaustive
-def test_lost_side_effects_are_noted() -> None:
+def test_a_note_lists_lost_side_effects() -> None:
     printing = compare_frontends(CASES["prints"].make(), torch.ones(3))
     assert "drops what the function prints" in printing["torch.jit.trace"].notes
     assert printing["torch.compile"].notes == []

@@ -33,7 +33,7 @@ log.addHandler(logging.NullHandler())
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
+def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
@@ -200,7 +200,7 @@ def test_a_generator_in_use_across_a_break_has_its_own_reason() -> None:
     assert skipped.way_out in [step.text for break_ in report.breaks for step in break_.advice]
 
 
-def test_the_way_out_works() -> None:
+def test_the_advice_for_a_generator_in_use_works() -> None:
     report = jupyter_graphbreak.explain(used_up_before_the_break, ONES)
     assert report.skipped == []
     assert len(report.graphs) == 2

@@ -35,30 +35,30 @@ sys.stdout.write(run.report.to_json().decode())
 """
 
 
-def place(report: Report, at: Location | None) -> Any:
+def named_location(report: Report, at: Location | None) -> Any:
     if at is None:
         return None
     names = {source.id: source.name for source in report.sources}
     return names[at.source], at.line, at.function
 
 
-def stack(report: Report, break_: Break) -> list[Any]:
-    return [place(report, at) for at in break_.stack]
+def named_stack(report: Report, break_: Break) -> list[Any]:
+    return [named_location(report, at) for at in break_.stack]
 
 
-def facts(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
+def facts_in_both(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
     return {
         "breaks": [
-            (place(report, break_.location), break_.gb_id, break_.outcome, len(break_.occurrences))
+            (named_location(report, break_.location), break_.gb_id, break_.outcome, len(break_.occurrences))
             for break_ in report.breaks
         ],
         "graphs": [(graph.frame, graph.ends, [(op.name, op.target) for op in graph.ops]) for graph in report.graphs],
         "skipped": [
-            (skipped.function, skipped.kind, skipped.frame, place(report, skipped.location), skipped.reason)
+            (skipped.function, skipped.kind, skipped.frame, named_location(report, skipped.location), skipped.reason)
             for skipped in report.skipped
         ],
         "resumes": sorted(
-            (resume.name, resume.frames, place(report, resume.location) if lines_of_resumes else None)
+            (resume.name, resume.frames, named_location(report, resume.location) if lines_of_resumes else None)
             for resume in report.resumes
             if resume.frames
         ),
@@ -66,7 +66,7 @@ def facts(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
     }
 
 
-def live_and_logged(fork_server_folder: Path, folder: Path, name: str) -> tuple[Report, Report]:
+def report_live_and_from_log(fork_server_folder: Path, folder: Path, name: str) -> tuple[Report, Report]:
     """Run a program with watching and a log; return the report of the run and the report of the log."""
     program = HERE.parent / "programs" / f"{name}.py"
     process = warm_processes.run(
@@ -88,9 +88,9 @@ needs_skips = pytest.mark.skipif(
     "name", sample_parameters(["nested_resumes", "branch", "fullgraph", "with_and_try", "logged/one_line"], 3)
 )
 def test_a_program_live_and_through_its_log(fork_server_folder: Path, tmp_path: Path, name: str) -> None:
-    live, logged = live_and_logged(fork_server_folder, tmp_path, name)
+    live, logged = report_live_and_from_log(fork_server_folder, tmp_path, name)
     has_lines = torch.__version__ >= "2.13"
-    assert facts(logged, lines_of_resumes=has_lines) == facts(live, lines_of_resumes=has_lines)
+    assert facts_in_both(logged, lines_of_resumes=has_lines) == facts_in_both(live, lines_of_resumes=has_lines)
     if name == "logged/one_line":
         # Code compiled after torch._dynamo.reset() may have the address of an earlier code object.
         again = [resume for resume in live.resumes if any(frame.endswith("#2") for frame in resume.frames)]
@@ -100,16 +100,17 @@ def test_a_program_live_and_through_its_log(fork_server_folder: Path, tmp_path: 
     callers = [(frame.id, frame.caller) for frame in live.frames]
     assert [(frame.id, frame.caller) for frame in logged.frames] == callers
     for of_log, of_run in zip(logged.breaks, live.breaks, strict=True):  # PyTorch omits callers from some stacks
-        known = stack(logged, of_log)
-        assert stack(live, of_run)[-len(known) :] == known
+        known = named_stack(logged, of_log)
+        assert named_stack(live, of_run)[-len(known) :] == known
 
 
 @pytest.mark.exhaustive
 @needs_skips
 def test_no_location_is_listed_twice_if_a_log_is_ambiguous(fork_server_folder: Path, tmp_path: Path) -> None:
-    live, logged = live_and_logged(fork_server_folder, tmp_path, "logged/one_line_unclear")
+    live, logged = report_live_and_from_log(fork_server_folder, tmp_path, "logged/one_line_unclear")
     in_run, in_log = (
-        Counter((place(report, break_.location), break_.gb_id) for break_ in report.breaks) for report in (live, logged)
+        Counter((named_location(report, break_.location), break_.gb_id) for break_ in report.breaks)
+        for report in (live, logged)
     )
     assert in_log.keys() == in_run.keys()
     assert in_log <= in_run

@@ -17,39 +17,39 @@ from jupyter_graphbreak.records.additions import Addition, BreakSeen, FrameStart
 
 
 @pytest.fixture
-def emitted() -> list[Addition]:
+def additions() -> list[Addition]:
     return []
 
 
 @pytest.fixture
-def observer(emitted: list[Addition]) -> Observer:
+def observer(additions: list[Addition]) -> Observer:
     def emit(addition: Addition) -> None:
-        emitted.append(addition)
+        additions.append(addition)
 
     return Observer(emit, lambda _: None)
 
 
-def notes(emitted: list[Addition]) -> list[str]:
-    assert not [addition for addition in emitted if isinstance(addition, WatchFailed)]
-    return [addition.message for addition in emitted if isinstance(addition, Note)]
+def notes(additions: list[Addition]) -> list[str]:
+    assert not [addition for addition in additions if isinstance(addition, WatchFailed)]
+    return [addition.message for addition in additions if isinstance(addition, Note)]
 
 
 def frame(function: str, **variables: object) -> Any:
     return SimpleNamespace(f_code=SimpleNamespace(co_name=function), f_locals=variables)
 
 
-def test_an_existing_variable_is_read(observer: Observer, emitted: list[Addition]) -> None:
+def test_an_existing_variable_is_read(observer: Observer, additions: list[Addition]) -> None:
     assert observer.local_variable(frame("_compile", one_graph=False), "one_graph") is False
     assert observer.local_variable(frame("_compile", one_graph=None), "one_graph") is None
-    assert emitted == []
+    assert additions == []
 
 
-def test_a_missing_variable_is_noted_once(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_is_noted_once(observer: Observer, additions: list[Addition]) -> None:
     for _ in range(3):
         assert observer.local_variable(frame("_compile", full=True), "one_graph") is None
     assert observer.local_variable(frame("compile_wrapper"), "fn") is None
     assert observer.local_variable(None, "fn") is None
-    assert notes(emitted) == [
+    assert notes(additions) == [
         "This PyTorch has no variable `one_graph` in `_compile`; the report lacks that detail.",
         "This PyTorch has no variable `fn` in `compile_wrapper`; the report lacks that detail.",
         "This PyTorch has no variable `fn` in `a function`; the report lacks that detail.",
@@ -70,41 +70,41 @@ def test_a_hook_is_in_no_traceback(observer: Observer, look: Any) -> None:
         assert caller(wrap_with_hooks(function, observer, on_error=look), *arguments) == caller(function, *arguments)
 
 
-def test_a_missing_variable_does_not_lose_the_start_of_a_frame(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_does_not_lose_the_start_of_a_frame(observer: Observer, additions: list[Addition]) -> None:
     def renamed_compile() -> None:
         convert_frame.log_dynamo_start(renamed_compile.__code__)
 
     with watch_starts(observer):
         renamed_compile()
         renamed_compile()
-    assert [started.name for started in emitted if isinstance(started, FrameStarted)] == ["renamed_compile"] * 2
-    assert notes(emitted) == [
+    assert [started.name for started in additions if isinstance(started, FrameStarted)] == ["renamed_compile"] * 2
+    assert notes(additions) == [
         f"This PyTorch has no variable `{name}` in `renamed_compile`; the report lacks that detail."
         for name in ("one_graph", "locals")
     ]
 
 
-def test_a_missing_variable_does_not_lose_a_failure(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_does_not_lose_a_failure(observer: Observer, additions: list[Addition]) -> None:
     def renamed_compile() -> None:
         convert_frame.exception_handler(ValueError("of the test"), renamed_compile.__code__)
 
     with watch_failures(observer):
         renamed_compile()
-    assert notes(emitted) == [
+    assert notes(additions) == [
         "This PyTorch has no variable `one_graph` in `renamed_compile`; the report lacks that detail."
     ]
 
 
-def test_a_missing_variable_of_a_refusal_is_noted(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_of_a_refusal_is_noted(observer: Observer, additions: list[Addition]) -> None:
     def refuses() -> None:
         vars(convert_frame)["is_generator"]((lambda: (yield)).__code__)
 
     with watch_generators(observer), watch_limits(observer):
         refuses()
-    assert notes(emitted) == ["This PyTorch has no variable `self` in `refuses`; the report lacks that detail."]
+    assert notes(additions) == ["This PyTorch has no variable `self` in `refuses`; the report lacks that detail."]
 
 
-def test_a_break_without_a_tracer_is_noted(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_break_without_a_tracer_is_noted(observer: Observer, additions: list[Addition]) -> None:
     """In torch before 2.10 the tracer is a variable of the function that logs the break."""
     calls: list[object] = []
 
@@ -124,10 +124,12 @@ def test_a_break_without_a_tracer_is_noted(observer: Observer, emitted: list[Add
             hook({}, reason="a reason", user_stack=[])
 
     Tracer().handler()
-    assert notes(emitted) == []
+    assert notes(additions) == []
     renamed_handler()
-    assert notes(emitted) == ["This PyTorch has no variable `self` in `renamed_handler`; the report lacks that detail."]
-    seen = [addition for addition in emitted if isinstance(addition, BreakSeen)]
+    assert notes(additions) == [
+        "This PyTorch has no variable `self` in `renamed_handler`; the report lacks that detail."
+    ]
+    seen = [addition for addition in additions if isinstance(addition, BreakSeen)]
     assert [event.error_on_graph_break for event in seen] == [True, None]
     assert len(calls) == 2
 

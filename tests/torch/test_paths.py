@@ -26,7 +26,7 @@ FUNCTIONS = [
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
+def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
@@ -46,7 +46,7 @@ def marked_lines(function: Callable[..., Any], word: str) -> list[int]:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_exactly_the_lines_that_the_answer_decides(function: Callable[..., Any]) -> None:
+def test_a_path_has_exactly_the_lines_that_the_answer_decides(function: Callable[..., Any]) -> None:
     report = watch(function)
     assert [path.location.line for path in report.paths if path.location] == marked_lines(function, "asks")
     assert [line.line for path in report.paths for line in path.lines] == marked_lines(function, "compiled")

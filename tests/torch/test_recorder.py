@@ -60,7 +60,7 @@ def program(tmp_path: Path) -> Iterator[ModuleType]:
     del sys.modules[spec.name]
 
 
-def kept_text(report: Report) -> list[tuple[int, str]]:
+def first_lines_of_segments(report: Report) -> list[tuple[int, str]]:
     (source,) = [candidate for candidate in report.sources if candidate.name == "program.py"]
     return [(segment.first_line, segment.text.split("\n")[0].strip()) for segment in source.segments]
 
@@ -73,10 +73,10 @@ def kept_text(report: Report) -> list[tuple[int, str]]:
         ("shout", 21, "shout = lambda x: (print(x), x + 1)[1]"),
     ],
 )
-def test_the_function_around_a_break_is_kept_and_no_other(program: ModuleType, name: str, line: int, code: str) -> None:
+def test_only_the_function_around_a_break_is_recorded(program: ModuleType, name: str, line: int, code: str) -> None:
     report = jupyter_graphbreak.explain(getattr(program, name), torch.ones(2))
     assert report.breaks
-    assert kept_text(report) == [(line, code)]
+    assert first_lines_of_segments(report) == [(line, code)]
     text = report.to_text()
     assert code in text
     assert "untouched" not in text

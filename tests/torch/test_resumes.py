@@ -22,7 +22,7 @@ WORDS = "ran eagerly|compiled before this run|compiled with its caller|not reach
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
+def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()

@@ -37,7 +37,7 @@ LIBRARY = """
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _reset_dynamo() -> Iterator[None]:
     torch.compiler.reset()
     yield
     torch.compiler.reset()

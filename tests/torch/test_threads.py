@@ -65,7 +65,7 @@ def third(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.fixture(autouse=True)
-def fresh_dynamo() -> Iterator[None]:
+def reset_dynamo_and_check_patches() -> Iterator[None]:
     """Start with nothing compiled, and end with nothing patched."""
     torch.compiler.reset()
     start = threading.Thread.start
@@ -75,7 +75,7 @@ def fresh_dynamo() -> Iterator[None]:
     assert not threads._claims_by_started_thread
 
 
-def in_thread(work: Callable[[], Any]) -> Any:
+def run_in_thread(work: Callable[[], Any]) -> Any:
     """Return the result of a function on a different thread, or raise its exception."""
     results: list[Any] = []
     errors: list[BaseException] = []
@@ -136,7 +136,7 @@ class Worker:
         return result
 
 
-def functions(report: Report) -> set[str]:
+def compiled_functions(report: Report) -> set[str]:
     return {frame.function.rpartition("_in_")[2].partition("_at_")[0] or frame.function for frame in report.frames}
 
 
@@ -166,7 +166,7 @@ def test_two_threads_record_at_once_and_see_only_their_own_compilations() -> Non
     for worker in workers:
         worker.join()
     for name, report in reports.items():
-        assert functions(report) == {name}
+        assert compiled_functions(report) == {name}
         assert (len(report.breaks), len(report.graphs), len(report.scopes)) == (1, 2, 1)
         assert report.scopes[0].breaks == ["b1"]
         assert warnings_and_errors(report) == []
@@ -199,8 +199,8 @@ def test_runs_of_two_threads_end_in_any_order(ends_first: str) -> None:
             thread.join()
     ends.set()
     thread.join()
-    assert functions(run.report) == {"first"}
-    assert functions(reports[0]) == {"second"}
+    assert compiled_functions(run.report) == {"first"}
+    assert compiled_functions(reports[0]) == {"second"}
     assert torch.nn.Module.__call__ is call
 
 
@@ -210,8 +210,8 @@ def test_nested_runs_both_see_the_scopes_of_the_inner_one() -> None:
         with jupyter_graphbreak.capture() as inner, torch._dynamo.error_on_graph_break(False):
             two(ONES)
         one(ONES)
-    assert functions(outer.report) == {"first", "second"}
-    assert functions(inner.report) == {"second"}
+    assert compiled_functions(outer.report) == {"first", "second"}
+    assert compiled_functions(inner.report) == {"second"}
     by_line = {scope.location.code: scope for scope in outer.report.scopes if scope.location is not None}
     assert len(by_line) == 2
     assert sorted(len(scope.breaks) for scope in by_line.values()) == [1, 1]
@@ -228,10 +228,10 @@ def test_a_thread_belongs_to_the_run_that_started_it_or_to_its_own_run() -> None
         return run.report
 
     with jupyter_graphbreak.capture() as outer:
-        in_thread(lambda: in_thread(lambda: one(ONES)))
-        inner = in_thread(capture_second)
-    assert functions(outer.report) == {"first"}
-    assert functions(inner) == {"second"}
+        run_in_thread(lambda: run_in_thread(lambda: one(ONES)))
+        inner = run_in_thread(capture_second)
+    assert compiled_functions(outer.report) == {"first"}
+    assert compiled_functions(inner) == {"second"}
     assert warnings_and_errors(outer.report) == warnings_and_errors(inner) == []
 
 
@@ -244,7 +244,7 @@ def test_an_already_running_thread_belongs_to_no_run() -> None:
     with Worker() as worker, jupyter_graphbreak.capture(entries=True) as run:
         one(ONES)
         worker(lambda: two(2 * torch.ones(4)))
-    assert functions(run.report) == {"first"}
+    assert compiled_functions(run.report) == {"first"}
 
 
 def test_work_that_a_run_submits_to_a_pool_belongs_to_it() -> None:
@@ -259,9 +259,9 @@ def test_work_that_a_run_submits_to_a_pool_belongs_to_it() -> None:
         with Worker() as worker, jupyter_graphbreak.capture() as other:
             worker(lambda: pool.submit(three, ONES).result())
         threads_of_pool = pool.submit(threads.current_claims).result()
-    assert functions(outer.report) == {"first", "second"}
-    assert functions(inner.report) == {"second"}
-    assert functions(other.report) == set()
+    assert compiled_functions(outer.report) == {"first", "second"}
+    assert compiled_functions(inner.report) == {"second"}
+    assert compiled_functions(other.report) == set()
     assert threads_of_pool == ()
     assert dict(vars(concurrent.futures.thread._WorkItem)) == originals
 
@@ -284,7 +284,7 @@ def test_work_that_a_run_submits_to_threads_of_multiprocessing_belongs_to_it(met
             worker(lambda: submit(two))
         threads_of_pool = pool.apply(threads.current_claims)
     assert value.tolist() == first(ONES).tolist()
-    assert functions(run.report) == {"first"}
+    assert compiled_functions(run.report) == {"first"}
     assert threads_of_pool == ()
     assert vars(Pool)["_map_async"] is original
 
@@ -294,7 +294,7 @@ def test_a_pool_thread_started_by_a_run_belongs_to_the_submitter_of_the_work() -
     with ThreadPoolExecutor(1) as pool, Worker() as worker, jupyter_graphbreak.capture() as run:
         pool.submit(one, ONES).result()
         worker(lambda: pool.submit(two, ONES).result())
-    assert functions(run.report) == {"first"}
+    assert compiled_functions(run.report) == {"first"}
 
 
 @pytest.mark.parametrize("make", [ThreadPoolExecutor, ThreadPool])
@@ -558,7 +558,9 @@ def test_a_trial_breaks_where_the_program_writes_to_a_standard_stream() -> None:
     assert WORKING & {remedy.verdict for remedy in report.remedies or []}
 
 
-def test_a_kept_stream_writes_to_the_original_stream_after_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stream_stored_in_a_trial_writes_to_the_original_stream_afterwards(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with redirect_thread_streams(io.StringIO(), io.StringIO()):
         stdout = sys.stdout
     print("afterwards", file=stdout)
@@ -609,7 +611,7 @@ def program(tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
-def busy(program: Any) -> Iterator[tuple[set[Any], list[BaseException]]]:
+def busy_thread(program: Any) -> Iterator[tuple[set[Any], list[BaseException]]]:
     """Call functions repeatedly on a thread; yield their code objects and exceptions."""
     codes: set[Any] = set()
     errors: list[BaseException] = []
@@ -632,21 +634,21 @@ def busy(program: Any) -> Iterator[tuple[set[Any], list[BaseException]]]:
     thread.join()
 
 
-def test_a_function_is_tried_on_copies_while_another_thread_calls_it(
+def test_a_function_is_tried_on_copies_while_a_different_thread_calls_it(
     program: Any,
-    busy: tuple[set[Any], list[BaseException]],
+    busy_thread: tuple[set[Any], list[BaseException]],
 ) -> None:
-    codes, errors = busy
+    codes, errors = busy_thread
     assert busy_thread_name() == "busy"
     report = jupyter_graphbreak.try_remedies(program.plain, ONES, seconds=600)
     assert "works" in {remedy.verdict for remedy in report.remedies or ()}
     assert (len(codes), errors) == (2, [])
 
 
-def test_a_method_is_not_tried_while_another_thread_runs(
-    program: Any, busy: tuple[set[Any], list[BaseException]]
+def test_a_method_is_not_tried_while_a_different_thread_runs(
+    program: Any, busy_thread: tuple[set[Any], list[BaseException]]
 ) -> None:
-    codes, errors = busy
+    codes, errors = busy_thread
     report = jupyter_graphbreak.try_remedies(program.Net(), ONES, seconds=600)
     changed = [remedy for remedy in report.remedies or () if remedy.edits]
     assert changed
@@ -657,18 +659,18 @@ def test_a_method_is_not_tried_while_another_thread_runs(
 
 
 @pytest.mark.parametrize("analyse", ["check", "measure", "try_remedies", "values", "compare_frontends"])
-def test_a_call_is_not_repeated_if_another_thread_would_see_copies(
-    program: Any, busy: tuple[set[Any], list[BaseException]], analyse: str
+def test_a_call_is_not_repeated_if_a_different_thread_would_see_copies(
+    program: Any, busy_thread: tuple[set[Any], list[BaseException]], analyse: str
 ) -> None:
     result = getattr(jupyter_graphbreak, analyse)(program.counted, ONES)
     note = "The call was not run on copies: your thread busy is running and would see copies of Counter.total."
     assert [(entry.level, entry.message) for entry in result.diagnostics] == [("warning", note)]
     assert torch.equal(program.Counter.total, torch.zeros(2))
-    assert busy[1] == []
+    assert busy_thread[1] == []
 
 
-def test_a_kept_call_is_not_repeated_if_another_thread_would_see_copies(
-    program: Any, busy: tuple[set[Any], list[BaseException]]
+def test_a_recorded_call_is_not_repeated_if_a_different_thread_would_see_copies(
+    program: Any, busy_thread: tuple[set[Any], list[BaseException]]
 ) -> None:
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled: Any = torch.compile(program.counted, backend="eager")
@@ -678,7 +680,7 @@ def test_a_kept_call_is_not_repeated_if_another_thread_would_see_copies(
         f"counted could not run again on copies ({reason})" for _ in run.report.breaks
     ]
     assert f"Measuring counted failed ({reason})." in [note.message for note in run.measure().diagnostics]
-    assert busy[1] == []
+    assert busy_thread[1] == []
 
 
 def test_threads_that_wait_for_work_do_not_count() -> None:

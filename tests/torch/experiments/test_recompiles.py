@@ -68,7 +68,7 @@ def best_remedy_before_calls(report: Report) -> Remedy:
     return next(remedy for remedy in marks if remedy.verdict in WORKING)
 
 
-def decision(report: Report) -> str:
+def decision_for_reader(report: Report) -> str:
     """Return the decision about recompiles that is left to the reader."""
     return next(remedy.person or "" for remedy in report.remedies or [] if remedy.recompiles and remedy.person)
 
@@ -291,7 +291,9 @@ class Scale:
 
 
 @pytest.mark.parametrize(("after", "is_read"), [("scale.n = 0", False), ("kept.append({2: 'two'}.get(scale.n))", True)])
-def test_code_that_would_get_a_tensor_for_a_number_is_named(tmp_path: Any, after: str, is_read: bool) -> None:
+def test_the_report_shows_code_that_would_get_a_tensor_instead_of_a_number(
+    tmp_path: Any, after: str, is_read: bool
+) -> None:
     text = textwrap.dedent(
         f"""
         scale, kept = Scale(), []
@@ -538,7 +540,7 @@ def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
     report = try_on_calls(
         forward, [pass_value(lambda c, train: c(torch.ones(3), train), train) for train in (True, False, True)]
     )
-    assert "each has its own graph, as expected" in decision(report)
+    assert "each has its own graph, as expected" in decision_for_reader(report)
     assert verdict(report).text.startswith("No breaks. ")
     assert verdict(report).text.endswith("forward was compiled twice, as expected: train varied.")
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
@@ -619,7 +621,7 @@ def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right()
     works = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     assert [remedy.title for remedy in works] == ["Mark dimension 0 of `x` as dynamic"]
     assert compilation_counts(works[0]) == (count, 2, 0) == (3, 2, 0)
-    assert decision(report).startswith("Training or evaluation selects between two branches")
+    assert decision_for_reader(report).startswith("Training or evaluation selects between two branches")
 
 
 def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader() -> None:
@@ -629,7 +631,7 @@ def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader()
             lambda x, callback: callback(torch.relu(x)),
             [pass_value(lambda c, k: c(torch.ones(3), lambda y, k=k: y * k), k) for k in (2, 3, 4)],
         )
-    assert "`callback` is a new function in each call, and a number that it keeps varies" in decision(report)
+    assert "`callback` is a new function in each call, and a number that it keeps varies" in decision_for_reader(report)
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.recompiles]
     assert "calls cannot be created again" in (remedy.reason or "")
 
@@ -673,7 +675,7 @@ def test_partials_of_different_functions_are_not_taken_for_each_other() -> None:
     functions = [partial(torch.add, other=2), partial(torch.mul, other=2)]
     report = try_on_calls(apply_to_relu, [pass_value(lambda c, function: c(x, function), each) for each in functions])
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    assert decision(report)
+    assert decision_for_reader(report)
 
 
 @dataclasses.dataclass
@@ -703,7 +705,7 @@ def test_an_argument_that_some_calls_leave_out_has_two_graphs() -> None:
 
     x = torch.ones(3)
     report = try_on_calls(masked, [lambda compiled: compiled(x), lambda compiled: compiled(x, mask=x)])
-    assert "`mask` is sometimes None" in decision(report)
+    assert "`mask` is sometimes None" in decision_for_reader(report)
 
 
 @pytest.mark.parametrize(
@@ -718,7 +720,7 @@ def test_an_argument_that_some_calls_leave_out_has_two_graphs() -> None:
 )
 def test_other_variations_leave_a_decision_to_the_reader(fn: Any, calls: list[Any], words: str) -> None:
     report = try_on_calls(fn, [pass_value(lambda c, argument: c(argument), argument) for argument in calls])
-    assert words in decision(report)
+    assert words in decision_for_reader(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -747,7 +749,7 @@ def test_the_layer_of_a_sequential_is_named_as_in_code() -> None:
         return compiled(torch.ones(3))
 
     report = try_on_calls(layers, [pass_value(call, doubles) for doubles in (True, False)])
-    assert "`self[1].doubles` selects between two branches" in decision(report)
+    assert "`self[1].doubles` selects between two branches" in decision_for_reader(report)
     assert "self[1].doubles varied" in verdict(report).text
 
 
@@ -756,8 +758,8 @@ def test_a_line_that_makes_a_constant_of_a_size_is_named() -> None:
         return x * len(f"{x.shape[0]}")
 
     report = try_on_calls(label, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9)])
-    assert "len(f" in decision(report)
-    assert "makes a constant" in decision(report)
+    assert "len(f" in decision_for_reader(report)
+    assert "makes a constant" in decision_for_reader(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -813,7 +815,7 @@ def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
 
     report = try_on_calls(either, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
     assert compilation_counts(best_remedy(report)) == (3, 2, 0)
-    assert "if x.shape[0] > 10" in decision(report)
+    assert "if x.shape[0] > 10" in decision_for_reader(report)
     (rewritten,) = [remedy for remedy in report.remedies or [] if "torch.cond" in remedy.title]
     assert rewritten.verdict not in WORKING
 
@@ -827,7 +829,7 @@ def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work()
         return out
 
     report = try_on_calls(unrolled, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
-    assert "`for i in range(1, x.shape[0])`, is unrolled" in decision(report)
+    assert "`for i in range(1, x.shape[0])`, is unrolled" in decision_for_reader(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -839,7 +841,7 @@ def test_a_condition_on_size_one_has_two_graphs_and_that_is_right() -> None:
         return x.mean(0)
 
     report = try_on_calls(either, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (1, 4, 5)])
-    assert "`x` has size 1 in some calls" in decision(report)
+    assert "`x` has size 1 in some calls" in decision_for_reader(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -854,7 +856,7 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
     )
     assert best_remedy(report).code == "torch._dynamo.mark_dynamic(k, 0)\ntorch._dynamo.mark_dynamic(v, 0)"
     assert compilation_counts(best_remedy(report)) == (3, 2, 0)
-    assert "`k` and `v` are the same tensor in some calls only" in decision(report)
+    assert "`k` and `v` are the same tensor in some calls only" in decision_for_reader(report)
 
 
 @pytest.mark.exhaustive
@@ -899,8 +901,8 @@ def test_for_a_growing_cache_of_transformers_a_fixed_length_is_advised() -> None
             compiled(input_ids=torch.tensor([[1]]), past_key_values=cache, use_cache=True)
 
     report = try_on_calls(LlamaForCausalLM(config).eval(), [call] * 4)
-    assert "`past_key_values` grows with each call: pass a cache of fixed length" in decision(report)
-    assert "StaticCache" in decision(report)
+    assert "`past_key_values` grows with each call: pass a cache of fixed length" in decision_for_reader(report)
+    assert "StaticCache" in decision_for_reader(report)
 
 
 def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() -> None:
@@ -1001,7 +1003,7 @@ def test_the_time_of_a_call_with_a_mark_is_measured() -> None:
     assert entry.remedied[0].time.median_us > 0
 
 
-def test_the_arguments_of_later_calls_are_not_kept() -> None:
+def test_the_arguments_of_later_calls_are_not_stored() -> None:
     large: list[weakref.ref[torch.Tensor]] = []
 
     def call(compiled: Any, n: int) -> None:
@@ -1089,7 +1091,7 @@ def count_sizes(sizes):
 
 
 @pytest.fixture(scope="module")
-def hoisted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Report]:
+def run_with_strings(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Report]:
     """Return the path of a program whose numbers come from strings with a step or a size, and the report of its run."""
     torch.compiler.reset()
     path = tmp_path_factory.mktemp("hoisted") / "hoisted.py"
@@ -1110,10 +1112,10 @@ def hoisted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Report]:
         ("count_sizes", 'Compute `len(f"size {x.shape[0]}")` before the call', (4, 6, 80, 100), (7, 9, 200)),
     ],
 )
-def test_what_only_a_varied_value_decides_is_computed_before_the_call(
-    hoisted: tuple[Any, Report], function: str, title: str, seen: Any, unseen: Any
+def test_a_value_that_depends_only_on_a_varied_value_is_computed_before_the_call(
+    run_with_strings: tuple[Any, Report], function: str, title: str, seen: Any, unseen: Any
 ) -> None:
-    path, report = hoisted
+    path, report = run_with_strings
     remedy = next(r for r in report.remedies or [] if r.title.startswith(title) and r.verdict in WORKING)
     assert remedy.kind == "edit"
     assert compilation_counts(remedy)[1:] == (1, 0)
@@ -1126,8 +1128,8 @@ def test_what_only_a_varied_value_decides_is_computed_before_the_call(
 
 
 @pytest.mark.exhaustive
-def test_a_setting_after_which_a_later_call_breaks_is_no_remedy(hoisted: tuple[Any, Report]) -> None:
-    _, report = hoisted
+def test_a_setting_after_which_a_later_call_breaks_is_no_remedy(run_with_strings: tuple[Any, Report]) -> None:
+    _, report = run_with_strings
     setting = next(r for r in report.remedies or [] if r.title == "Allow ints of modules to change")
     if torch.__version__ < "2.11" or torch.__version__ >= "2.14":  # a number in an f-string is still a constant
         assert setting.verdict == "break stays"

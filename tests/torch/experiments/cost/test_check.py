@@ -326,7 +326,7 @@ def test_a_gradient_that_jumps_within_rounding_is_right() -> None:
     assert check_call(above_one, rounds_differently, x.clone().requires_grad_()).equal
 
 
-def test_a_result_that_is_more_precise_than_eagers_is_right() -> None:
+def test_a_result_that_is_more_precise_than_in_eager_mode_is_right() -> None:
     def precise(_: torch.fx.GraphModule, __: Any) -> Any:
         return lambda x: [x.double().norm().float()]
 
@@ -520,7 +520,7 @@ class Counting(torch.nn.Module):
         return x * self.calls
 
 
-def test_later_calls_are_compared_with_the_guards_that_the_user_kept() -> None:
+def test_later_calls_are_compared_with_the_guards_that_the_filter_keeps() -> None:
     assert check_call(Counting(), "eager", torch.ones(3)).equal  # it is compiled again
     keeps: dict[str, Any] = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
     with jupyter_graphbreak.capture(entries=True) as run:

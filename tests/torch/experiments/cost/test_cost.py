@@ -803,7 +803,7 @@ def test_variants_that_share_memory_do_not_see_changes_of_each_other() -> None:
 cache: dict[str, torch.Tensor] = {}
 
 
-def test_what_the_first_call_stores_in_its_state_stays_although_it_is_also_an_argument() -> None:
+def test_state_that_the_first_call_stores_stays_although_it_is_also_an_argument() -> None:
     def f(stored: dict[str, torch.Tensor], x: torch.Tensor, history: list[torch.Tensor]) -> torch.Tensor:
         history.append(x)
         if "table" not in cache:

@@ -76,7 +76,7 @@ def test_peak_and_bytes_kept_for_the_backward_pass() -> None:
     assert lines(chain, memory) == {2: 1.0, 3: 1.0}
 
 
-def test_buffers_of_inductor_are_seen() -> None:
+def test_memory_includes_buffers_of_inductor() -> None:
     def products(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return ((x @ w) @ w) @ w
 
@@ -103,7 +103,7 @@ def test_parameters_and_inputs_are_not_kept_for_the_backward_pass_and_shared_mem
     assert layer.weight.grad is None
 
 
-def test_a_step_with_its_own_backward_passes() -> None:
+def test_memory_of_a_step_that_runs_backward_passes() -> None:
     def step(x: torch.Tensor) -> torch.Tensor:
         for _ in range(2):
             chain(x).backward()

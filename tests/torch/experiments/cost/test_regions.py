@@ -133,7 +133,7 @@ def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
 
 
 @pytest.mark.exhaustive
-def test_a_compiled_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_way_of_compiling_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     monkeypatch.setattr(regions, "_as_nested_region", _doubled_region)
     nested = ways_of(measure_model_of(Block))["nested"]

@@ -114,7 +114,7 @@ def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_back
     assert break_time_text(report, report.breaks[0]).startswith("fixing it ")
 
 
-def test_block_is_measured_after_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_block_is_measured_after_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         print("once")  # noqa: T201 - the program that is measured
         return x + 1

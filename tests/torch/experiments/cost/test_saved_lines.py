@@ -43,7 +43,7 @@ def test_lines_of_two_graphs(backend: str) -> None:
     assert memory.compiled_saved_bytes == sum(line.compiled_bytes or 0 for line in memory.lines)
 
 
-def test_the_lines_are_unknown_if_the_backend_is() -> None:
+def test_the_lines_are_unknown_if_the_backend_is_unknown() -> None:
     def own(module: torch.fx.GraphModule, _: Any) -> Any:
         return module.forward
 

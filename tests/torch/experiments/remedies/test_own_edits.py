@@ -262,7 +262,7 @@ def test_an_invalid_patch_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_patch_is_judged_on_the_kept_entries_of_a_run(tmp_path: Path) -> None:
+def test_a_patch_is_judged_on_the_recorded_entries_of_a_run(tmp_path: Path) -> None:
     torch.compiler.reset()
     file = tmp_path / "kept.py"
     file.write_text(MODULE)

@@ -101,7 +101,7 @@ def test_the_entry_has_the_state_before_the_call() -> None:
     assert entry.call.calls == 0  # type: ignore[attr-defined]
 
 
-def test_a_recompiled_function_is_kept_once() -> None:
+def test_a_recompiled_function_is_one_entry() -> None:
     compiled = torch.compile(breaks, backend="eager")
     entries, _ = entries_of(lambda: [compiled(torch.ones(n)) for n in (2, 3, 4)])
     assert [entry.function for entry in entries] == ["breaks"]

@@ -286,7 +286,7 @@ def test_nothing_is_copied_without_entries(monkeypatch: pytest.MonkeyPatch) -> N
         run.try_remedies()
 
 
-def test_entries_are_kept_as_they_were_before_they_ran(capsys: pytest.CaptureFixture[str]) -> None:
+def test_entries_are_stored_as_they_were_before_they_ran(capsys: pytest.CaptureFixture[str]) -> None:
     torch._dynamo.reset()
 
     def counts(x: torch.Tensor) -> torch.Tensor:

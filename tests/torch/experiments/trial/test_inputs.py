@@ -39,7 +39,7 @@ class Model(torch.nn.Module):
 IDS = torch.tensor([[2, 5, 9]])
 
 
-def by_name(fn: Any, *args: Any) -> dict[str, Input]:
+def inputs_by_name(fn: Any, *args: Any) -> dict[str, Input]:
     return {other.example.what: other for other in other_inputs(Arguments(*args), fn)}
 
 
@@ -50,7 +50,7 @@ def test_embedding_ids_stay_within_the_given_range() -> None:
     assert len(ids) > 5
     assert all(2 <= int(tensor.min()) <= int(tensor.max()) <= 9 for tensor in ids)
     assert sum(not torch.equal(tensor, IDS) for tensor in ids) >= 3
-    assert torch.equal(by_name(model, IDS)["ids negated"].arguments.args[0], torch.tensor([[9, 2, 5]]))
+    assert torch.equal(inputs_by_name(model, IDS)["ids negated"].arguments.args[0], torch.tensor([[9, 2, 5]]))
     assert -2.0 in [other.arguments.args[1].item() for other in inputs]
 
 
@@ -80,7 +80,7 @@ def test_counts_that_pytorch_does_not_check_are_never_negative() -> None:
 
 
 def test_integers_that_are_no_indices_are_negated_and_reordered() -> None:
-    inputs = by_name(lambda x: x + 1, torch.tensor([1, 2, 3]))
+    inputs = inputs_by_name(lambda x: x + 1, torch.tensor([1, 2, 3]))
     assert torch.equal(inputs["x negated"].arguments.args[0], torch.tensor([-1, -2, -3]))
     assert torch.equal(inputs["integers in a different order"].arguments.args[0], torch.tensor([3, 1, 2]))
 
@@ -122,7 +122,7 @@ def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
     one = torch.ones(2)
     arguments: list[Any] = [Output(one), Encoding(x=one), OrderedDict(x=one), Pair(one, one), {"x": [one, 3]}]
     for value in arguments:
-        changed = by_name(lambda value: value, value)["all tensors negated"].arguments.args[0]
+        changed = inputs_by_name(lambda value: value, value)["all tensors negated"].arguments.args[0]
         assert type(changed) is type(value)
         match changed:
             case Output():
@@ -141,7 +141,7 @@ def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
     assert torch.equal(arguments[1]["x"], one)
 
 
-def test_module_arguments_are_kept() -> None:
+def test_module_arguments_stay_the_same_in_derived_inputs() -> None:
     model = torch.nn.Linear(2, 1)
     others = list(other_inputs(Arguments(model, [model], torch.ones(1, 2)), lambda net, nets, x: nets[0](x) + net(x)))
     assert others
@@ -251,7 +251,7 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
     assert again.expected.gradients
 
 
-def kinds(fn: Any, *args: Any) -> dict[str, list[Input]]:
+def inputs_by_kind(fn: Any, *args: Any) -> dict[str, list[Input]]:
     """Return the edge inputs with tensors of other kinds, by kind."""
     result: dict[str, list[Input]] = {}
     for other in edge_inputs(Arguments(*args), fn, {}):
@@ -260,15 +260,15 @@ def kinds(fn: Any, *args: Any) -> dict[str, list[Input]]:
 
 
 def test_floating_point_tensors_become_bool_tensors_for_which_only_errors_count() -> None:
-    cases = kinds(lambda x: x + 1, torch.tensor([0.5, -1.0]))["bool tensors"]
+    cases = inputs_by_kind(lambda x: x + 1, torch.tensor([0.5, -1.0]))["bool tensors"]
     assert [other.arguments.args[0].dtype for other in cases] == [torch.bool] * 3
     assert {bool(other.arguments.args[0].any()) for other in cases} == {True, False}
     assert all(other.counts_errors_only for other in cases)
-    assert "bool tensors" not in kinds(lambda x: x + 1, torch.tensor([1, 2]))
+    assert "bool tensors" not in inputs_by_kind(lambda x: x + 1, torch.tensor([1, 2]))
 
 
 def test_tensors_get_a_gradient_if_code_reads_or_copies_it() -> None:
-    (case,) = kinds(lambda x, n: x if x.grad is None else n, torch.ones(2), torch.tensor([1]))[
+    (case,) = inputs_by_kind(lambda x, n: x if x.grad is None else n, torch.ones(2), torch.tensor([1]))[
         "tensors that have a .grad"
     ]
     x, n = case.arguments.args
@@ -277,11 +277,11 @@ def test_tensors_get_a_gradient_if_code_reads_or_copies_it() -> None:
     *_, last = edge_inputs(Arguments(torch.ones(2)), lambda x: copy.deepcopy(weight) * x, {"weight": weight})
     assert last.state["weight"].grad.tolist() == [2.0, 2.0]
     assert weight.grad is None
-    assert "tensors that have a .grad" not in kinds(lambda x: x + 1, torch.ones(2))
+    assert "tensors that have a .grad" not in inputs_by_kind(lambda x: x + 1, torch.ones(2))
 
 
 def test_strides_of_edge_inputs_have_gaps_and_are_transposed() -> None:
-    cases_by_kind = kinds(lambda x: x + 1, torch.arange(6.0).reshape(2, 3))
+    cases_by_kind = inputs_by_kind(lambda x: x + 1, torch.arange(6.0).reshape(2, 3))
     gaps, transposed = (
         cases_by_kind[kind][0].arguments.args[0] for kind in ("tensors that are not contiguous", "transposed tensors")
     )
@@ -290,19 +290,20 @@ def test_strides_of_edge_inputs_have_gaps_and_are_transposed() -> None:
     assert torch.equal(gaps, transposed)
     assert gaps.stride() == (6, 2)
     assert transposed.stride() == (2, 4)
-    flat = kinds(lambda x: x + 1, torch.arange(3.0))
+    flat = inputs_by_kind(lambda x: x + 1, torch.arange(3.0))
     assert flat["tensors that are not contiguous"][0].arguments.args[0].stride() == (2,)
     assert "transposed tensors" not in flat
     assert (
-        not {"transposed tensors", "tensors that are not contiguous"} & kinds(lambda x: x + 1, torch.tensor(2.0)).keys()
+        not {"transposed tensors", "tensors that are not contiguous"}
+        & inputs_by_kind(lambda x: x + 1, torch.tensor(2.0)).keys()
     )
 
 
 def test_one_of_several_tensors_gets_one_more_dimension() -> None:
-    cases_by_kind = kinds(lambda x, y: x + y, torch.arange(3.0), torch.arange(3.0))
+    cases_by_kind = inputs_by_kind(lambda x, y: x + y, torch.arange(3.0), torch.arange(3.0))
     one, other = cases_by_kind["y with one more dimension"][0].arguments.args
     assert (one.shape, other.shape) == ((3,), (2, 3))
-    assert "x with one more dimension" not in kinds(lambda x: x + 1, torch.arange(3.0))
+    assert "x with one more dimension" not in inputs_by_kind(lambda x: x + 1, torch.arange(3.0))
 
 
 def test_defaults_with_a_different_type_than_the_tensor_are_a_different_kind() -> None:
@@ -310,7 +311,7 @@ def test_defaults_with_a_different_type_than_the_tensor_are_a_different_kind() -
         scaled: torch.Tensor = x * n if use else x + mask
         return scaled
 
-    cases_by_kind = kinds(scale, torch.arange(3.0), torch.tensor(True), torch.tensor(2), torch.arange(3.0))
+    cases_by_kind = inputs_by_kind(scale, torch.arange(3.0), torch.tensor(True), torch.tensor(2), torch.arange(3.0))
     flags = [cases_by_kind[f"use = {flag}"][0].arguments.args[1] for flag in (True, False)]
     assert (flags, cases_by_kind["n = 3"][0].arguments.args[2]) == ([True, False], 3)
     assert not any(kind.startswith(("mask =", "x =")) for kind in cases_by_kind)
@@ -321,7 +322,7 @@ def test_a_parameter_that_is_none_gets_numbers_a_tensor_and_a_mask() -> None:
         result: torch.Tensor = x if scale is None else x * scale
         return result
 
-    cases_by_kind = kinds(scaled, torch.arange(3.0))
+    cases_by_kind = inputs_by_kind(scaled, torch.arange(3.0))
     assert [cases_by_kind[f"scale = {number}"][0].arguments.by_name(scaled)["scale"] for number in ("2.0", "0.0")] == [
         2.0,
         0.0,
@@ -335,7 +336,7 @@ def test_a_parameter_that_is_none_gets_numbers_a_tensor_and_a_mask() -> None:
 
 
 def test_tensors_that_require_gradients_are_also_not_finite() -> None:
-    cases = kinds(lambda x: x.sum(), torch.ones(3))["tensors that require gradients"]
+    cases = inputs_by_kind(lambda x: x.sum(), torch.ones(3))["tensors that require gradients"]
     values = [case.arguments.args[0] for case in cases]
     assert {bool(value.isnan().all()) for value in values} == {True, False}
     assert any(value.isinf().all() for value in values)
@@ -349,17 +350,17 @@ def test_numbers_of_the_state_are_zero_with_tensors_that_require_gradients() -> 
 
 
 def test_one_of_several_tensors_requires_gradients() -> None:
-    cases_by_kind = kinds(lambda x, w: x * w, torch.ones(3), torch.ones(3))
+    cases_by_kind = inputs_by_kind(lambda x, w: x * w, torch.ones(3), torch.ones(3))
     values = [case.arguments.args for case in cases_by_kind["x requiring gradients"]]
     assert {(x.requires_grad, w.requires_grad) for x, w in values} == {(True, False)}
     assert {float(x.sum()) for x, _ in values} == {9.0, -9.0, 0.0}
 
 
 def test_one_of_several_tensors_has_a_different_precision() -> None:
-    found = kinds(lambda x, w: x * w, torch.ones(3), torch.ones(3, dtype=torch.float64))
+    found = inputs_by_kind(lambda x, w: x * w, torch.ones(3), torch.ones(3, dtype=torch.float64))
     assert [case.arguments.args[0].dtype for case in found["x as float64"]] == [torch.float64] * 2
     assert [case.arguments.args[1].dtype for case in found["w as float32"]] == [torch.float32] * 2
-    assert not any(" as float" in kind for kind in kinds(lambda x, n: x * n, torch.ones(3), torch.tensor(2)))
+    assert not any(" as float" in kind for kind in inputs_by_kind(lambda x, n: x * n, torch.ones(3), torch.tensor(2)))
 
 
 def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> None:

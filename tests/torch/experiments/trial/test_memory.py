@@ -95,7 +95,7 @@ def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypat
         gc.enable()
 
 
-def test_runs_use_a_kept_copy_and_restore_it() -> None:
+def test_runs_use_one_stored_copy_and_restore_it() -> None:
     model: Any = Changes(LARGE, LARGE)
     model.calls = 0
     torch._dynamo.reset()

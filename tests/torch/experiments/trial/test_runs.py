@@ -525,7 +525,7 @@ def position() -> int:
     return int(state[2])
 
 
-def test_pending_seed_of_an_unused_device_is_kept() -> None:
+def test_pending_seed_of_an_unused_device_stays() -> None:
     torch.manual_seed(7)
     waiting = torch.cuda._lazy_seed_tracker.get_calls()
     assert waiting or torch.cuda.is_initialized()

@@ -91,7 +91,7 @@ EFFECTS = [
 
 
 @pytest.fixture(autouse=True)
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def restored_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO("line\n" * 100))
     monkeypatch.delenv("SIDE_EFFECT", raising=False)

@@ -27,7 +27,7 @@ COUNT = 0
 ONES = torch.ones(3)
 
 
-def runs(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[Result]]:
+def run_repeatedly(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[Result]]:
     """Run a function several times from the initial state, and check that the results are equal."""
     with sandbox_runs():
         subject = Subject(fn, Arguments(*args))
@@ -56,7 +56,7 @@ def test_a_compiled_module_calls_the_copy_of_its_module() -> None:
         y = compiled(x)
         return y, int(net.num_batches_tracked)  # type: ignore[arg-type]
 
-    _, (first, _) = runs(f, torch.randn(4, 2))
+    _, (first, _) = run_repeatedly(f, torch.randn(4, 2))
     assert first.value[1] == 1
     assert int(net.num_batches_tracked) == 0  # type: ignore[arg-type]
 
@@ -68,7 +68,7 @@ def test_tensor_that_is_a_global_and_an_argument_stays_one_object() -> None:
         x.add_(1)
         return cache * 1
 
-    subject, (first, _) = runs(f, cache)
+    subject, (first, _) = run_repeatedly(f, cache)
     assert torch.equal(first.value, torch.ones(3))
     assert torch.equal(first.arguments["x"], torch.ones(3))
     assert first.aliases["the tensor cache"] == ("is", frozenset({"the argument x"}))
@@ -83,7 +83,7 @@ def test_view_of_a_global_is_a_view_of_the_copy() -> None:
         row.fill_(1)
         return base.sum()
 
-    _, (first, _) = runs(f, base[1])
+    _, (first, _) = run_repeatedly(f, base[1])
     assert first.value == 2
     assert first.aliases["the tensor base"][0] == "shares memory with"
     assert base.sum() == 0
@@ -91,7 +91,7 @@ def test_view_of_a_global_is_a_view_of_the_copy() -> None:
 
 def test_tensor_passed_twice_stays_one_object() -> None:
     argument = torch.ones(2)
-    _, (first, _) = runs(lambda x, y: (x.add_(1), y * 1)[1], argument, argument)
+    _, (first, _) = run_repeatedly(lambda x, y: (x.add_(1), y * 1)[1], argument, argument)
     assert torch.equal(first.value, torch.full((2,), 2.0))
 
 
@@ -107,7 +107,7 @@ def test_module_argument_is_the_module_of_a_global_optimizer() -> None:
         result: torch.Tensor = net(x).detach()
         return result
 
-    _, (first, _) = runs(step, model, torch.ones(1, 2))
+    _, (first, _) = run_repeatedly(step, model, torch.ones(1, 2))
     assert torch.allclose(first.value, (before - 0.5).sum())
     assert torch.equal(model.weight, before)
     assert model.weight.grad is None
@@ -117,7 +117,7 @@ def test_module_argument_is_the_module_of_a_global_optimizer() -> None:
 def test_tied_weights_stay_tied() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False))
     model[1].weight = model[0].weight
-    subject, (first, _) = runs(model, torch.ones(1, 2))
+    subject, (first, _) = run_repeatedly(model, torch.ones(1, 2))
     assert subject.call[0].weight is subject.call[1].weight
     assert subject.call[0].weight is not model[0].weight
     assert first.aliases["the parameter 1.weight"] == ("is", frozenset({"the parameter 0.weight"}))
@@ -135,7 +135,7 @@ def test_existing_grads_are_copied_and_restored() -> None:
         model(x).sum().backward()
         return model.weight.grad.clone()  # type: ignore[union-attr]
 
-    _, (first, _) = runs(f, torch.ones(1, 2))
+    _, (first, _) = run_repeatedly(f, torch.ones(1, 2))
     assert torch.equal(first.value, torch.full((1, 2), 2.0))
     assert torch.equal(first.leaf_grads["the parameter model.weight"], first.value)  # type: ignore[arg-type]
     assert torch.equal(model.weight.grad, before)  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ def test_a_custom_operator_changes_copies() -> None:
     def f(x: torch.Tensor) -> Any:
         return counted(x) + torch.ops.graphbreak_tests.counted(x)
 
-    _, (first, second) = runs(f, torch.ones(2))
+    _, (first, second) = run_repeatedly(f, torch.ones(2))
     assert torch.equal(first.value, second.value)
     assert OPERATOR_CALLS == []
 
@@ -174,7 +174,7 @@ def _register_kernel() -> None:
 def test_a_kernel_that_only_the_dispatcher_refers_to_changes_copies() -> None:
     _register_kernel()
     operator = torch.ops.graphbreak_kernels.noted.default
-    runs(lambda x: operator(x) + torch.ops.graphbreak_kernels.noted(x), torch.ones(2))
+    run_repeatedly(lambda x: operator(x) + torch.ops.graphbreak_kernels.noted(x), torch.ones(2))
     assert OPERATOR_CALLS == []
 
 
@@ -192,7 +192,7 @@ def test_runs_on_a_tensor_of_a_users_class_call_copies_of_its_attributes_only() 
     part = plain[1:].as_subclass(Noting)
     before = Noting.calls
     with shared_run_setup(CallModes.now()):
-        subject, (first, _) = runs(lambda x: x.mul_(2) + noting + plain.sum(), part)
+        subject, (first, _) = run_repeatedly(lambda x: x.mul_(2) + noting + plain.sum(), part)
     assert (type(first.value), Noting.calls) == (Noting, before)
     assert subject.initial_state["Noting.calls"] == before
     assert first.state["Noting.calls"] > before
@@ -228,7 +228,7 @@ def test_objects_in_containers_change_copies() -> None:
         PART[1] = 7
         return x * RAW[2]
 
-    _, (first, _) = runs(f, torch.ones(2))
+    _, (first, _) = run_repeatedly(f, torch.ones(2))
     assert first.value.tolist() == [7.0, 7.0]
     assert (Ticking.ticks, COUNT, Meters.sets, len(METERS), bytes(RAW)) == (0, 0, 0, 0, bytes(4))
 
@@ -248,7 +248,7 @@ def test_a_grad_that_a_tensor_retains_is_copied() -> None:
     scaled = torch.ones(3, requires_grad=True) * 2
     scaled.retain_grad()
     (scaled * 3).sum().backward()
-    _, (first, _) = runs(lambda t: t.grad + 1, scaled)
+    _, (first, _) = run_repeatedly(lambda t: t.grad + 1, scaled)
     assert torch.equal(first.value, torch.full((3,), 4.0))
 
 
@@ -268,7 +268,7 @@ def test_non_leaf_tensor_is_copied_as_a_leaf() -> None:
             return self.last + 0
 
     model = Keeps()
-    subject, (first, _) = runs(model, torch.ones(3))
+    subject, (first, _) = run_repeatedly(model, torch.ones(3))
     assert float(first.value) == float(model.last) == 6
     assert (model.seen, subject.uncopied_descriptions) == ([], [])
     assert set(first.gradients or {}) == {"the tensor scaled"}
@@ -277,7 +277,7 @@ def test_non_leaf_tensor_is_copied_as_a_leaf() -> None:
 
 def test_buffers_and_counters_of_a_module_are_restored() -> None:
     model = torch.nn.BatchNorm1d(2)
-    _, (first, _) = runs(model, torch.randn(4, 2))
+    _, (first, _) = run_repeatedly(model, torch.randn(4, 2))
     assert first.state["self"].num_batches_tracked == 1
     assert model.num_batches_tracked == 0
 
@@ -286,7 +286,7 @@ def test_hooks_receive_only_copies() -> None:
     seen: list[torch.Tensor] = []
     model = torch.nn.Linear(2, 1)
     model.register_forward_hook(lambda _, __, out: seen.append(out))
-    _, (first, _) = runs(model, torch.ones(1, 2))
+    _, (first, _) = run_repeatedly(model, torch.ones(1, 2))
     assert len(first.state["seen"]) == 1
     assert seen == []
 
@@ -308,7 +308,7 @@ def test_parametrizations_and_closures_in_modules() -> None:
     model.activation = activation
     model.forward = lambda x: model.activation(torch.nn.functional.linear(x, model.weight))
     calls.clear()
-    _, (first, _) = runs(model, torch.ones(1, 2))
+    _, (first, _) = run_repeatedly(model, torch.ones(1, 2))
     assert sorted(first.state["calls"]) == [1, 2]
     assert calls == []
     assert "the parameter parametrizations.weight.original" in (first.gradients or {})
@@ -331,7 +331,7 @@ class Counting(torch.nn.Module):
 
 @pytest.mark.parametrize("fn", [Counting(), lambda x: Counting()(x + 0)], ids=["a module", "a function that makes one"])
 def test_globals_and_class_attributes_are_changed_only_during_the_run(fn: Any) -> None:
-    _, (first, _) = runs(fn, ONES)
+    _, (first, _) = run_repeatedly(fn, ONES)
     assert (first.state["COUNT"], first.state["HISTORY"], first.state["Counting.calls"]) == (1, [3.0], 1)
     assert first.state["Counting.sizes"] == [3]
     assert (COUNT, HISTORY, Counting.calls, Counting.sizes) == (0, [], 0, [])
@@ -344,7 +344,7 @@ def test_defaults_and_attributes_of_functions_are_copied() -> None:
         return len(cache)
 
     f.calls = 0  # type: ignore[attr-defined]
-    _, (first, _) = runs(f, ONES)
+    _, (first, _) = run_repeatedly(f, ONES)
     assert (first.value, first.state["the attributes of f"]) == (1, {"calls": 1})
     assert (f.__defaults__, f.calls) == (({},), 0)  # type: ignore[attr-defined]
 
@@ -356,7 +356,7 @@ def test_iterators_and_queues_are_restored() -> None:
         queue.append(next(numbers))
         return x + next(numbers) + len(queue)
 
-    _, (first, _) = runs(f, ONES)
+    _, (first, _) = run_repeatedly(f, ONES)
     assert torch.equal(first.value, ONES + 3)
     assert (next(numbers), queue) == (0, deque([1]))
 
@@ -373,7 +373,7 @@ def test_replaced_attribute_is_restored() -> None:
         holder.last = x
         return before + 0
 
-    _, (first, _) = runs(f, ONES)
+    _, (first, _) = run_repeatedly(f, ONES)
     assert torch.equal(first.value, torch.zeros(3))
     assert torch.equal(first.arguments["x"], ONES)
 
@@ -446,7 +446,7 @@ def test_folder_with_the_prefix_of_a_package_folder_is_user_code() -> None:
     for root in outermost_roots():
         namespace: dict[str, Any] = {"__name__": "user_module"}
         exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that path
-        _, results = runs(namespace["f"], torch.ones(2), times=2)
+        _, results = run_repeatedly(namespace["f"], torch.ones(2), times=2)
         assert all(torch.equal(result.value, torch.ones(2)) for result in results)
         assert namespace["SEEN"] == []
 
@@ -474,7 +474,7 @@ class Generated(torch.nn.Module):
 def test_copies_of_a_graph_module_have_its_class_and_their_own_parameters() -> None:
     module = Generated().train()
     before = copy.deepcopy(module.state_dict())
-    subject, results = runs(module, torch.randn(4, 3))
+    subject, results = run_repeatedly(module, torch.randn(4, 3))
     assert results[0].raised is None
     traced = subject.call.traced
     assert type(traced) is type(module.traced)

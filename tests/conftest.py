@@ -70,7 +70,7 @@ def shared_folder(factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def fork_server_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Make kernels and commands use this version of the package and start with PyTorch loaded.
 
     Yields the folder of the server that forks them.
@@ -140,10 +140,10 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     if WORKER not in {None, "gw0"} or not any(map(needs_site, request.session.items)):
         yield
         return
-    kernels: Path = request.getfixturevalue("kernels")  # kernels execute the pages
+    fork_server_folder: Path = request.getfixturevalue("fork_server_folder")  # kernels execute the pages
     folder = shared_folder(tmp_path_factory) / "site"
     folder.mkdir()
-    path = [warm_processes.use_warm_commands(kernels), str(Path(sys.executable).parent), os.environ["PATH"]]
+    path = [warm_processes.use_warm_commands(fork_server_folder), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {**os.environ, "PATH": os.pathsep.join(path)}
     # In one process and at low priority, because the tests have time limits. The time limit for a cell is off.
     command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]

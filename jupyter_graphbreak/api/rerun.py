@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.finding import FoundRecompileRemedies
     from jupyter_graphbreak.experiments.remedies.finding import FoundRemedies
     from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner
-    from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
+    from jupyter_graphbreak.experiments.trial.entry import Entry, RecordedEntries
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report import schema
     from jupyter_graphbreak.report.reproducer import Reproducer
@@ -47,7 +47,7 @@ _MIN_FOR_SCRIPT_S = 15.0
 class KeptRun(NamedTuple):
     """The parts of a run that are kept for further analyses: copies of its entries, and the times of its calls."""
 
-    entries: KeptEntries
+    entries: RecordedEntries
     warm: WarmCalls
 
 
@@ -62,9 +62,9 @@ def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
     """
     require_torch()
     from jupyter_graphbreak.experiments.cost.timing import time_calls
-    from jupyter_graphbreak.experiments.trial.entry import keep_entries
+    from jupyter_graphbreak.experiments.trial.entry import record_entries
 
-    with time_calls() as warm, keep_entries(looks_for_nan=looks_for_nan) as entries:
+    with time_calls() as warm, record_entries(looks_for_nan=looks_for_nan) as entries:
         yield KeptRun(entries, warm)
 
 
@@ -211,7 +211,7 @@ class Rerun:
             with entry.set_up(), self._note_failures(f"Checking {entry.function}", entry), limit_time(end):
                 group = groups[id(entry)]
                 checked = check_instances(group, self.report, find_cell=self._find_cell)
-                if checked.raised is None:
+                if checked.error_name is None:
                     checks.append(replace(checked.check, calls=max(map(self._kept_entries.total_of, group))))
         return self._update(replace(self.report, check=checks))
 
@@ -227,9 +227,9 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.values.finding import values_of_entry
-        from jupyter_graphbreak.experiments.values.wanted_lines import missing_lines, parse_lines
+        from jupyter_graphbreak.experiments.values.requested_lines import parse_lines, sentences_about_missing_lines
 
-        wanted_lines = parse_lines(at)
+        requested_lines = parse_lines(at)
         end, latest_start = _deadlines(seconds)
         entry_values = []
         for entry in self._entries(latest_start, "looked into"):
@@ -245,10 +245,10 @@ class Rerun:
             activity = f"Recording the values of {entry.function}"
             with entry.set_up(), self._note_failures(activity, entry), limit_time(end):
                 found_values = values_of_entry(
-                    observed, self.report, lines=wanted_lines, number=number, calls=calls, find_cell=self._find_cell
+                    observed, self.report, lines=requested_lines, number=number, calls=calls, find_cell=self._find_cell
                 )
                 entry_values.append(found_values.values)
-        self._notes += missing_lines(wanted_lines, entry_values, self.report)
+        self._notes += sentences_about_missing_lines(requested_lines, entry_values, self.report)
         return self._update(replace(self.report, values=entry_values))
 
     def reproduce(
@@ -294,11 +294,11 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner
-        from jupyter_graphbreak.experiments.reproducer.target import idents_of
+        from jupyter_graphbreak.experiments.reproducer.target import reproducible_ids
 
         end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
         scripts: list[Reproducer] = []
-        idents = idents_of(self.report)
+        idents = reproducible_ids(self.report)
         with ScriptRunner() as runner:
             for number, ident in enumerate(idents):
                 seconds_left = end - time.monotonic()
@@ -349,7 +349,7 @@ class Rerun:
 
     def _update(self, report: schema.Report) -> Report:
         """Store and return a report with all notes and internal errors so far in its diagnostics, each once."""
-        from jupyter_graphbreak.experiments.trial.effect_places import with_effects
+        from jupyter_graphbreak.experiments.trial.effect_locations import with_effects
 
         report = with_effects(report, self._files, self._kept_entries.effects, self._find_cell)
         sentences = dict.fromkeys([*self._kept_entries.left_out, *self._notes])

@@ -92,7 +92,7 @@ def try_remedies(
     >>> report = run.try_remedies()  # doctest: +SKIP
     """
     require_torch()
-    from jupyter_graphbreak.experiments.remedies.finding import remedies_of_call
+    from jupyter_graphbreak.experiments.remedies.finding import find_remedies_of_call
     from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
@@ -100,7 +100,7 @@ def try_remedies(
 
     def try_all() -> schema.Report:
         try:
-            return remedies_of_call(fn, args, kwargs, also=own_changes, seconds=seconds).report
+            return find_remedies_of_call(fn, args, kwargs, also=own_changes, seconds=seconds).report
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
             from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
@@ -213,7 +213,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
     def check_call(entry: Entry) -> schema.Report:
         with limit_time(end):
             result = check_entry(entry)
-        return msgspec.structs.replace(result.report, check=[result.check] if result.raised is None else [])
+        return msgspec.structs.replace(result.report, check=[result.check] if result.error_name is None else [])
 
     return _analyse_call("checking", fn, args, kwargs, check_call, lambda _: {"check": []})
 
@@ -261,7 +261,7 @@ def values(
     """
     require_torch()
     from jupyter_graphbreak.experiments.values.finding import values_of_entry
-    from jupyter_graphbreak.experiments.values.wanted_lines import missing_lines, parse_lines
+    from jupyter_graphbreak.experiments.values.requested_lines import parse_lines, sentences_about_missing_lines
 
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     lines = parse_lines(at)
@@ -269,7 +269,7 @@ def values(
     def record_values(entry: Entry) -> schema.Report:
         with limit_time(end):
             entry_values, report = values_of_entry(entry, lines=lines)
-        notes = [Diagnostic("warning", note) for note in missing_lines(lines, [entry_values], report)]
+        notes = [Diagnostic("warning", note) for note in sentences_about_missing_lines(lines, [entry_values], report)]
         return msgspec.structs.replace(report, values=[entry_values], diagnostics=[*report.diagnostics, *notes])
 
     return _analyse_call("recording values", fn, args, kwargs, record_values, lambda _: {"values": []})
@@ -434,7 +434,7 @@ def compare(
 
     entry = entry_of(fn, *first.args, **first.kwargs)
     entry = (
-        replace(entry, storage_copies=copies.storage_copies, kept_names=copies.kept_names)
+        replace(entry, storage_copies=copies.storage_copies, name_snapshot=copies.name_snapshot)
         if copies is not None
         else entry
     )
@@ -447,7 +447,7 @@ def compare(
             why_not_run = entry.why_not_run()
             if why_not_run is not None:
                 report = _empty_report(Diagnostic("warning", why_not_run))
-                return Frontends.of(frontends.without_verdicts(entry.call, first, report))
+                return Frontends.of(frontends.frontends_without_verdicts(entry.call, first, report))
             try:
                 return Frontends.of(frontends.compare(fn, first, others, backend=backend, find_cell=find_cell))
             except TrialStoppedError as stopped:
@@ -463,18 +463,18 @@ def compare(
 
 def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, find_cell: FindCell) -> Frontends:
     """Return a comparison without verdicts, because the function has an effect outside its copies."""
-    from jupyter_graphbreak.experiments.frontends import without_verdicts
+    from jupyter_graphbreak.experiments.frontends import frontends_without_verdicts
 
     report = _report_until_stopped(entry, effect, find_cell)[0]
-    return Frontends.of(without_verdicts(entry.call, first, report))
+    return Frontends.of(frontends_without_verdicts(entry.call, first, report))
 
 
 def _call_raises(entry: Entry) -> bool:
     """Return whether a single uncompiled call on copies raises an exception."""
-    from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+    from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-    with entry.set_up(), sandboxed():
+    with entry.set_up(), sandbox_runs():
         subject = Subject(entry.call, entry.arguments)
         return run(subject.call, subject, subject.arguments or entry.arguments, runs_backward=False).raised is not None
 
@@ -494,18 +494,18 @@ def _report_until_stopped(
     import torch
 
     from jupyter_graphbreak.analysis.build import build_with_files
-    from jupyter_graphbreak.experiments.trial.effect_places import with_effects
-    from jupyter_graphbreak.experiments.trial.entry import recompiling
-    from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+    from jupyter_graphbreak.experiments.trial.effect_locations import with_effects
+    from jupyter_graphbreak.experiments.trial.entry import compile_separately
+    from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
     from jupyter_graphbreak.experiments.trial.subject import Subject
     from jupyter_graphbreak.recording import recorder
 
-    with sandboxed(), recorder.record(find_cell) as recording:
+    with sandbox_runs(), recorder.record(find_cell) as recording:
         recording.describe_device(schema.Device("auto", default_device_name()))
         subject = Subject(entry.call, entry.arguments)
         try:
-            with recompiling(subject.call):
+            with compile_separately(subject.call):
                 run(torch.compile(subject.call, backend="eager"), subject, subject.arguments or entry.arguments)
         except TrialStoppedError:
             pass  # because of the same effect

@@ -351,9 +351,9 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     def reproduce(ident: str, **options: Any) -> reproducer.Reproducer:
         from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
         from jupyter_graphbreak.experiments.reproducer.finding import reproduce
-        from jupyter_graphbreak.experiments.trial.entry import KeptEntries
+        from jupyter_graphbreak.experiments.trial.entry import RecordedEntries
 
-        kept = KeptEntries()
+        kept = RecordedEntries()
         kept.entries.append(entry_of(compiled, *args, **kwargs))
         return reproduce(run.report, kept, ident, **options)
 

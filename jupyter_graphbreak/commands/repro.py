@@ -33,7 +33,7 @@ def repro_command(
     and has run in its own process, in an empty folder. The calls of the program that are repeated for it are stopped
     before they have an effect on files, connections or processes. The exit status is 1 if there is no such script.
     """
-    from jupyter_graphbreak.experiments.reproducer.target import CHECK, idents_of
+    from jupyter_graphbreak.experiments.reproducer.target import CHECK, reproducible_ids
     from jupyter_graphbreak.results import NotReproducedError
 
     program = program_of(context)
@@ -42,7 +42,7 @@ def repro_command(
         return status or FAILED
     if ident == CHECK:
         run.check()
-    idents = idents_of(run.report)
+    idents = reproducible_ids(run.report)
     if ident is None and not idents:
         print_message("nothing to reproduce: the report has no break, recompile or error")
         return FAILED

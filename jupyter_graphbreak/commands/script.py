@@ -264,7 +264,7 @@ def _check_rerun_options(reruns: RerunOptions) -> None:
         except (OSError, ValueError) as error:
             raise click.UsageError(f"--patch {reruns.patch}: {error}") from None
     if reruns.at:
-        from jupyter_graphbreak.experiments.values.wanted_lines import parse_lines
+        from jupyter_graphbreak.experiments.values.requested_lines import parse_lines
 
         try:
             parse_lines(reruns.at)

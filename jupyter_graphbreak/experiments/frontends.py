@@ -1,4 +1,4 @@
-"""Capture a function with each front end, run the captured programs, and judge them."""
+"""Capture a function with each front end, run the captured programs, and compare them with the function."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.entry import callable_name
-from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
-from jupyter_graphbreak.experiments.trial.memory import KeptMemory
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.memory import StorageRecorder
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, describe_raised
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
-from jupyter_graphbreak.experiments.trial.values import difference, show
+from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
 from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
+    from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.frontends import Outcome, Raised
     from jupyter_graphbreak.report.schema import Report
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     Capture = Callable[[Any, Arguments], Program]
 
 
-def _as_module(call: Any) -> Any:
-    """Return a module that wraps a callable, since ``torch.export`` accepts only modules."""
+def _wrap_in_module(call: Any) -> Any:
+    """Return a module that wraps a callable, because ``torch.export`` accepts only modules."""
 
     def forward(_: Any, *args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
@@ -71,9 +71,9 @@ def _capture_with_trace(call: Any, first: Arguments) -> Program:
     if not first.kwargs:
         program: Program = torch.jit.trace(call, first.args)
         return program
-    named_arguments = first.named(call)
+    named_arguments = first.by_name(call)
     traced_module = torch.jit.trace(call, example_kwarg_inputs=named_arguments)
-    return lambda *args, **kwargs: traced_module(**Arguments(*args, **kwargs).named(call))
+    return lambda *args, **kwargs: traced_module(**Arguments(*args, **kwargs).by_name(call))
 
 
 def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
@@ -81,15 +81,15 @@ def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: b
 
 
 def _capture_with_export(call: Any, first: Arguments, *, strict: bool) -> Program:
-    module = call if isinstance(call, torch.nn.Module) else _as_module(call)
+    module = call if isinstance(call, torch.nn.Module) else _wrap_in_module(call)
     code = getattr(module.forward, "__code__", None)
     if strict and code is not None and has_cached_code(code):
-        module = _as_module(call)  # strict export makes Dynamo forget the code of the module's own method
+        module = _wrap_in_module(call)  # strict export would make Dynamo forget the compiled code of the module
     return torch.export.export(module, first.args, first.kwargs or None, strict=strict).module()
 
 
 def capture_functions(backend: str) -> list[tuple[str, Capture]]:
-    """Return each front end's name and the function that captures a callable with it.
+    """Return the name of each front end, and the function that captures a callable with the front end.
 
     Parameters
     ----------
@@ -107,15 +107,16 @@ def capture_functions(backend: str) -> list[tuple[str, Capture]]:
     ]
 
 
-#: The seed during capture. No run uses it, so that no run draws the same numbers by chance.
+#: The random seed during capture. Runs use different seeds, so that they draw the numbers of the capture only if the
+#: program contains these numbers.
 _CAPTURE_SEED = 2
-#: Kinds of differences, besides different values, that make a program wrong, and kinds that get a note.
+#: The kinds of differences, besides different values, that make a program wrong, and the kinds that a note mentions.
 _WRONG_KINDS = {"requires_grad", "further gradient", "gradient"}
 _NOTED_KINDS = {"aliasing", "lost alias", "zero gradient", "needless gradient"}
 
 
 class Examination:
-    """The examination of one front end: how the program that it captured differs from the function."""
+    """The examination of one front end: how the captured program differs from the function."""
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class Examination:
         self.name = name
         self.report: Report | None = None
         self.difference: tuple[Input, str] | None = None
-        self.refusals: list[tuple[Input, Exception]] = []
+        self.rejected_inputs: list[tuple[Input, Exception]] = []
         self.raised: Raised | None = None
         self.notes: list[str] = []
         self._eager = eager
@@ -136,12 +137,12 @@ class Examination:
         self._subject = Subject(eager.fn, eager.first.arguments)
         self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
-        codes = [*user_codes(self._subject.call), _as_module(self._subject.call).forward.__code__]
+        codes = [*user_codes(self._subject.call), _wrap_in_module(self._subject.call).forward.__code__]
         with separate_cache(codes), capture_effects() as effects:
             try:
                 program = self._run_first_input(capture, find_cell)
-            except TrialStoppedError as stopped:
-                self.raised = describe_raised(stopped, "program")
+            except TrialStoppedError as error:
+                self.raised = describe_raised(error, "program")
                 program = None
             if program is not None:
                 self._run_other_inputs(program, cases)
@@ -150,16 +151,16 @@ class Examination:
         self._new_warnings = [warning for warning in warnings_in_capture if str(warning.message) not in eager_warnings]
 
     def _run_first_input(self, capture: Capture, find_cell: FindCell) -> Program | None:
-        """Capture the function and run the program with the first input; return the program unless it raises."""
+        """Capture the function, and run the program with the first input; return the program unless an error occurs."""
         eager = self._eager
         seed_all(_CAPTURE_SEED)
         try:
             with (
-                self._subject.activated(),
-                guarded(self._subject.call, changeable_parts=self._subject.changeable_parts),
+                self._subject.activate(),
+                prevent_effects(self._subject.call, changeable_parts=self._subject.changeable_parts),
             ):
-                arguments = self._subject.with_copies(eager.first.arguments)
-                program = capture(self._subject.call, self._subject.copies_of(arguments))
+                arguments = self._subject.replace_with_copies(eager.first.arguments)
+                program = capture(self._subject.call, self._subject.copy_arguments(arguments))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             self.raised = describe_raised(error, "capture")
             return None
@@ -190,19 +191,19 @@ class Examination:
         return program
 
     def _draws_at_runtime(self, program: Program, result: Result) -> bool:
-        """Return whether a program draws new random numbers in each run, instead of the numbers drawn at capture."""
+        """Return whether a program draws new random numbers in each run, instead of reusing those of the capture."""
         other = self._run(program, replace(self._eager.first, seed=1))
-        return other.raised is None and difference(result.value, other.value) is not None
+        return other.raised is None and describe_difference(result.value, other.value) is not None
 
     def _run_other_inputs(self, program: Program, cases: list[ReferenceCase]) -> None:
         for case in cases:
             try:
                 result = self._run(program, case.input)
-            except TrialStoppedError as stopped:
-                self.refusals.append((case.input, stopped))
+            except TrialStoppedError as error:
+                self.rejected_inputs.append((case.input, error))
                 continue
             if result.raised is not None and case.expected.raised is None:
-                self.refusals.append((case.input, result.raised.with_traceback(None)))
+                self.rejected_inputs.append((case.input, result.raised.with_traceback(None)))
             elif self.difference is None and (mismatch := self._describe_mismatch(case.expected, result)):
                 self.difference = (case.input, mismatch)
 
@@ -217,11 +218,13 @@ class Examination:
             if result.raised is not None:
                 return None
             raised = describe_raised(expected.raised, "program")
-            return f"{show(result.value)}, but eager raises {raised.type}: {raised.message}"
-        value_difference = difference(expected.value, result.value, compares_values=self._compares_values)
+            return f"{short_repr(result.value)}, but eager raises {raised.type}: {raised.message}"
+        value_difference = describe_difference(expected.value, result.value, compares_values=self._compares_values)
         if value_difference is not None:
             return value_difference
-        argument_difference = difference(expected.arguments, result.arguments, compares_values=self._compares_values)
+        argument_difference = describe_difference(
+            expected.arguments, result.arguments, compares_values=self._compares_values
+        )
         if argument_difference is not None:
             return f"changes its arguments differently: {argument_difference}"
         all_differences = differences(expected, result, compares_values=self._compares_values)
@@ -236,7 +239,9 @@ class Examination:
         elif eager.is_repeatable and eager.result.printed != result.printed:
             self.notes.append("prints something else")
         for name in sorted(eager.changed):
-            if difference(eager.result.state[name], result.state.get(name), compares_values=eager.is_repeatable):
+            if describe_difference(
+                eager.result.state[name], result.state.get(name), compares_values=eager.is_repeatable
+            ):
                 self.notes.append(f"does not change {name} as the function does")
 
     def verdict(self, *, has_derived_inputs: bool) -> Verdict:
@@ -245,7 +250,7 @@ class Examination:
         Parameters
         ----------
         has_derived_inputs : bool
-            Whether the further inputs were derived from the first; a program may then refuse the special ones.
+            Whether the further inputs were derived from the first one; a program may then reject the special inputs.
         """
         summary = self.report.summary if self.report is not None else Summary(graphs=1)
         outcome: Outcome = "captures"
@@ -253,16 +258,17 @@ class Examination:
             outcome = "breaks"
         if not summary.graphs:
             outcome = "eager"
-        refusal = next(
-            ((other, error) for other, error in self.refusals if not (has_derived_inputs and other.is_special)), None
+        rejection = next(
+            ((other, error) for other, error in self.rejected_inputs if not (has_derived_inputs and other.is_special)),
+            None,
         )
         example, raised, notes = None, self.raised, list(self.notes)
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example
-        elif refusal is not None:
-            outcome, example, raised = "refuses", refusal[0].example, describe_raised(refusal[1], "program")
-        elif self.refusals:
-            special_input, error = self.refusals[0]
+        elif rejection is not None:
+            outcome, example, raised = "refuses", rejection[0].example, describe_raised(rejection[1], "program")
+        elif self.rejected_inputs:
+            special_input, error = self.rejected_inputs[0]
             notes.append(f"refuses {special_input.example.what}: {type(error).__name__}")
         if not self._eager.is_repeatable and self.raised is None:
             notes.append("eager's own result differs each time; only types and shapes are compared")
@@ -305,27 +311,27 @@ def compare(
     Parameters
     ----------
     fn : callable
-        A function, a method or a module; for a compiled callable, the original is compared.
+        A function, a method or a module; for a compiled callable, the original callable is compared.
     first : Arguments
         The arguments with which each front end captures the function.
     others : sequence of Arguments
-        Further arguments for each captured program; if empty, inputs are derived from the first.
+        Further arguments with which to call the captured programs; if empty, inputs are derived from ``first``.
     backend : str
         The backend of ``torch.compile``.
     find_cell : callable
-        Returns the cell that a code object comes from, given its file name; for the report.
+        Returns the cell of a code object, given the name of the code's file; used for the report.
 
     Raises
     ------
     TrialStoppedError
-        If the function was stopped before it had an effect outside its copies.
+        If the function was stopped before it had an effect outside of its copies.
     Exception
-        Any exception that the function itself raises on the first input.
+        Any exception that the function raises on the first input.
     """
     version = require_torch()
-    fn = _uncompiled(fn)
-    first = first.bound(fn)
-    further_inputs = [arguments.bound(fn) for arguments in others]
+    fn = _uncompiled_function(fn)
+    first = first.to_positional(fn)
+    further_inputs = [arguments.to_positional(fn) for arguments in others]
     example = describe("the first input", first, fn)
     changes: list[str] = []
     cases: list[ReferenceCase] = []
@@ -337,7 +343,7 @@ def compare(
         diagnostics.append(Diagnostic("error", internal_error_sentence(activity, fault)))
 
     remaining_names = [name for name, _ in capture_functions(backend)]
-    with sandboxed(), contextlib.suppress(TimeUpError):
+    with sandbox_runs(), contextlib.suppress(TimeUpError):
         eager = Reference(fn, Input(first, example))
         changes = sorted(eager.changed)
         cases = eager.cases(further_inputs)
@@ -367,14 +373,14 @@ def compare(
     )
 
 
-def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -> Frontends:
-    """Return a comparison without a verdict on any front end.
+def frontends_without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -> Frontends:
+    """Return a comparison without verdicts.
 
     Parameters
     ----------
     report : Report
-        Its diagnostics give the reason. If the function was stopped before it had an effect outside its copies, the
-        report covers what ``torch.compile`` did until then, and lists the effect.
+        The report whose diagnostics give the reason. If the function was stopped before it had an effect outside of its
+        copies, the report covers what ``torch.compile`` did until then, and lists the effect.
     """
     return Frontends(
         function=callable_name(fn),
@@ -388,29 +394,29 @@ def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -
     )
 
 
-def frontends_after_fault(fn: Callable[..., Any], note: Diagnostic) -> Frontends:
-    """Return a comparison without verdicts, with a note that gives the reason."""
+def frontends_after_fault(fn: Callable[..., Any], diagnostic: Diagnostic) -> Frontends:
+    """Return a comparison without verdicts, with a diagnostic that gives the reason."""
     name = str(getattr(fn, "__name__", type(fn).__name__))
-    return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])
+    return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[diagnostic])
 
 
 class CopiedCalls(NamedTuple):
-    """Copies of a function and of its inputs, of their large memory, and of the objects that uncopied code names."""
+    """Copies of a function, of its inputs, of their large memory, and of the objects to which uncopied code refers."""
 
     call: Callable[..., Any]
     inputs: list[Arguments]
     storage_copies: tuple[StorageCopy, ...]
-    kept_names: KeptNames
+    name_snapshot: NameSnapshot
 
 
 def copy_for_comparison(fn: Callable[..., Any], first: Arguments, others: Sequence[Arguments]) -> CopiedCalls:
-    """Return copies of a function with its state and inputs, to compare the front ends after the function has run."""
-    memory = KeptMemory()
-    subject = Subject(_uncompiled(fn), first, memory)
-    inputs = [subject.arguments or first, *map(subject.copies_of, others)]
-    return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.kept_names())
+    """Copy a function with its state and inputs, to compare the front ends after the function has run."""
+    memory = StorageRecorder()
+    subject = Subject(_uncompiled_function(fn), first, memory)
+    inputs = [subject.arguments or first, *map(subject.copy_arguments, others)]
+    return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.name_snapshot())
 
 
-def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _uncompiled_function(fn: Callable[..., Any]) -> Callable[..., Any]:
     original = compiled_callable(fn)
     return fn if original is None else original

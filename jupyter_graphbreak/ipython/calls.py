@@ -86,8 +86,8 @@ class FrontendComparison:
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         if not any(isinstance(node, _NODES_WITH_EFFECTS) for value in values for node in ast.walk(value)):
             return evaluate(call, self._namespace)
-        from jupyter_graphbreak.experiments.trial.guard import guarded
-        from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+        from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+        from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
         from jupyter_graphbreak.experiments.trial.subject import Subject
 
@@ -97,9 +97,9 @@ class FrontendComparison:
         )
         text = ast.unparse(ast.Lambda(_NO_ARGUMENTS, collecting_call))
         try:
-            with sandboxed():
+            with sandbox_runs():
                 subject = Subject(eval(text, self._namespace))  # noqa: S307 - the user's code, in a function
-                with guarded(subject.call, changeable_parts=subject.changeable_parts), subject.activated():
+                with prevent_effects(subject.call, changeable_parts=subject.changeable_parts), subject.activate():
                     args, kwargs = subject.call()
         except TrialStoppedError as stopped:
             raise UsageError(

@@ -135,9 +135,9 @@ class Observation:
 
         exit_stack = self._exit_stack
         if self.options.frontends:
-            from jupyter_graphbreak.experiments.trial.guard import observed_effects
+            from jupyter_graphbreak.experiments.trial.guard import observe_effects
 
-            self._effects = exit_stack.enter("watching for side effects", observed_effects, None)
+            self._effects = exit_stack.enter("watching for side effects", observe_effects, None)
         if not self.options.frontends:
             self._live.make_room()
             self._output = Output(self._shell, waits_for_graph=self.is_worth_showing is not None)

@@ -116,7 +116,7 @@ def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
     if options.output is not None and not options.output.isidentifier():
         raise UsageError(f"-o {options.output}: not a valid variable name; use for example -o report")
     if options.at:
-        from jupyter_graphbreak.experiments.values.wanted_lines import parse_lines
+        from jupyter_graphbreak.experiments.values.requested_lines import parse_lines
 
         try:
             parse_lines(options.at)

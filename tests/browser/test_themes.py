@@ -13,7 +13,7 @@ from tests.browser.pages import opened_in_lab, theme, trust
 from tests.browser.test_panel import show_panel
 from tests.support.lab_server import job_cell
 from tests.support.sample_reports import everything, failed, job
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ def test_no_serious_violation_in_any_theme_of_jupyterlab(open_page: Open, lab: L
     assert opened.errors == []
 
 
-@pytest.mark.parametrize("scheme", sampled(["light", "dark", "forced"], 3))
+@pytest.mark.parametrize("scheme", sample_parameters(["light", "dark", "forced"], 3))
 def test_no_serious_violation_on_a_saved_page(open_report: Open, scheme: str) -> None:
     opened = open_report(everything(), scheme="light" if scheme == "forced" else scheme)
     if scheme == "forced":
@@ -86,7 +86,7 @@ def test_no_serious_violation_on_a_saved_page(open_report: Open, scheme: str) ->
     assert opened.errors == []
 
 
-@pytest.mark.parametrize("scheme", sampled(["dark", "light"], 2))
+@pytest.mark.parametrize("scheme", sample_parameters(["dark", "light"], 2))
 def test_all_reports_of_a_job_page_are_interactive(open_page: Open, tmp_path: Path, scheme: str) -> None:
     path = tmp_path / "job.html"
     path.write_text(render_job_page(job()), encoding="utf-8")

@@ -16,11 +16,11 @@ Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def cli(kernels: Path, tmp_path: Path) -> Cli:
-    """Run ``graphbreak`` in an empty folder."""
+def cli(fork_server_folder: Path, tmp_path: Path) -> Cli:
+    """Return a function that runs ``graphbreak`` in an empty folder."""
 
     def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
         command = ["-m", "jupyter_graphbreak", *map(str, arguments)]
-        return warm_processes.run(kernels, command, cwd=tmp_path, env={**os.environ, **options})
+        return warm_processes.run(fork_server_folder, command, cwd=tmp_path, env={**os.environ, **options})
 
     return run

@@ -1,4 +1,4 @@
-"""``graphbreak checkpoint`` repairs names, keeps everything else, and runs nothing that is in the file."""
+"""``graphbreak checkpoint`` repairs names, changes nothing else, and runs no code from the file."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Net(torch.nn.Module):
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
+def checkpoint(tmp_path: Path) -> Path:
     net = Net()
     net.body = torch.compile(net.body)  # type: ignore[assignment]
-    named = torch.optim.AdamW(net.named_parameters())
+    optimizer = torch.optim.AdamW(net.named_parameters())
     loss = net.body(torch.ones(3, 2)).sum() + net.head(torch.ones(2, dtype=torch.bfloat16)).sum()
     loss.backward()
-    named.step()
+    optimizer.step()
     state: dict[str, Any] = {
         "model": torch.compile(net).state_dict(),  # type: ignore[attr-defined]
-        "optimizer": named.state_dict(),
+        "optimizer": optimizer.state_dict(),
         "by_name": {
             "state": {"body._orig_mod.0.weight": {"step": 3}},
             "param_groups": [{"params": ["_orig_mod.tied"]}],
@@ -48,13 +48,13 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "saved.pt"
 
 
-def test_names_are_repaired_and_everything_else_stays(saved: Path, cli: Cli) -> None:
-    new = saved.with_name("new.pt")
-    result = cli("checkpoint", str(saved), "-o", str(new))
+def test_names_are_repaired_and_everything_else_is_kept(checkpoint: Path, cli: Cli) -> None:
+    new = checkpoint.with_name("new.pt")
+    result = cli("checkpoint", str(checkpoint), "-o", str(new))
     assert (result.returncode, result.stderr) == (0, "")
     assert "_orig_mod.body._orig_mod.0.weight -> body.0.weight\n" in result.stdout
     assert result.stdout.endswith(f"names; wrote {new}.\n")
-    before, after = torch.load(saved), torch.load(new)
+    before, after = torch.load(checkpoint), torch.load(new)
     net = Net()
     assert list(after["model"]) == list(net.state_dict())
     net.load_state_dict(after["model"])
@@ -67,21 +67,21 @@ def test_names_are_repaired_and_everything_else_stays(saved: Path, cli: Cli) -> 
     assert not any("_orig_mod" in name for name in after["optimizer"]["param_groups"][0]["param_names"])
     assert list(after) == list(before)
     assert (after["note"], after["_orig_modern"]) == (before["note"], "stays")
-    assert new.stat().st_mode == saved.stat().st_mode
-    assert sorted(path.name for path in saved.parent.iterdir()) == ["new.pt", "saved.pt"]
+    assert new.stat().st_mode == checkpoint.stat().st_mode
+    assert sorted(path.name for path in checkpoint.parent.iterdir()) == ["new.pt", "saved.pt"]
 
 
-def test_nothing_is_overwritten(saved: Path, cli: Cli) -> None:
-    content = saved.read_bytes()
-    result = cli("checkpoint", str(saved), "-o", str(saved))
+def test_nothing_is_overwritten(checkpoint: Path, cli: Cli) -> None:
+    content = checkpoint.read_bytes()
+    result = cli("checkpoint", str(checkpoint), "-o", str(checkpoint))
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"graphbreak: {saved} exists; choose a different name\n"
-    assert saved.read_bytes() == content
-    new, newer = saved.with_name("new.pt"), saved.with_name("newer.pt")
-    assert cli("checkpoint", str(saved), "-o", str(new)).returncode == 0
-    again = cli("checkpoint", str(new), "-o", str(newer))
-    assert (again.returncode, again.stdout) == (1, "")
-    assert again.stderr == f"No name in {new} contains _orig_mod. {newer} was not written.\n"
+    assert result.stderr == f"graphbreak: {checkpoint} exists; choose a different name\n"
+    assert checkpoint.read_bytes() == content
+    new, newer = checkpoint.with_name("new.pt"), checkpoint.with_name("newer.pt")
+    assert cli("checkpoint", str(checkpoint), "-o", str(new)).returncode == 0
+    second_run = cli("checkpoint", str(new), "-o", str(newer))
+    assert (second_run.returncode, second_run.stdout) == (1, "")
+    assert second_run.stderr == f"No name in {new} contains _orig_mod. {newer} was not written.\n"
     missing = cli("checkpoint", "nowhere.pt", "-o", "newer.pt")
     assert (missing.returncode, missing.stderr) == (3, "graphbreak: nowhere.pt: no such file or directory\n")
 
@@ -91,7 +91,7 @@ class Harmful:
         return os.mkdir, ("graphbreak-was-here",)
 
 
-def refusal(path: Path) -> str:
+def repair_error(path: Path) -> str:
     before = sorted(path.parent.iterdir())
     with pytest.raises(NotACheckpointError) as caught:
         repair_checkpoint(path, path.with_name("new.pt"))
@@ -99,28 +99,28 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def test_hostile_files_are_refused(tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_files_are_refused(tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "hostile.pt"
     torch.save({"_orig_mod.x": Harmful()}, path)
-    assert "cannot be loaded with weights_only=True" in refusal(path)
+    assert "cannot be loaded with weights_only=True" in repair_error(path)
     torch.save({"_orig_mod.x": 1}, path, _use_new_zipfile_serialization=False)
-    assert refusal(path) == f"{path} is not a file written by torch.save"
-    path.write_bytes(saved.read_bytes()[:-100])
-    assert refusal(path) == f"{path} is not a file written by torch.save"
+    assert repair_error(path) == f"{path} is not a file written by torch.save"
+    path.write_bytes(checkpoint.read_bytes()[:-100])
+    assert repair_error(path) == f"{path} is not a file written by torch.save"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", b"0" * 1000)
-    assert "it is compressed or has too many parts" in refusal(path)
+    assert "it is compressed or has too many parts" in repair_error(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/other", b"")
-    assert "it describes no objects" in refusal(path)
+    assert "it describes no objects" in repair_error(path)
     torch.save({"_orig_mod.x": 1, "x": 2}, path)
-    assert refusal(path) == "two entries would be named 'x'; rename one of them first"
+    assert repair_error(path) == "two entries would be named 'x'; rename one of them first"
     with pytest.raises(IsADirectoryError):
         repair_checkpoint(tmp_path, tmp_path / "new.pt")
 
 
-def test_a_file_of_safetensors_is_repaired(tmp_path: Path) -> None:
+def test_a_safetensors_file_is_repaired(tmp_path: Path) -> None:
     def write(header: bytes, data: bytes) -> Path:
         path = tmp_path / "model.safetensors"
         path.write_bytes(struct.pack("<Q", len(header)) + header + data)
@@ -143,6 +143,6 @@ def test_a_file_of_safetensors_is_repaired(tmp_path: Path) -> None:
     }
     assert content[8 + length :] == b"\0\0\x80\x3f"
     for damaged in (b"{", b"[]", b"[" * 100_000):
-        assert "its header is damaged" in refusal(write(damaged, b""))
+        assert "its header is damaged" in repair_error(write(damaged, b""))
     path.write_bytes(struct.pack("<Q", 1 << 60))
-    assert "its header is damaged" in refusal(path)
+    assert "its header is damaged" in repair_error(path)

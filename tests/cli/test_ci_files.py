@@ -21,18 +21,18 @@ LOG = ROOT / "tests" / "recordings" / "logs" / "2.13.0" / "branch.log"
 def test_the_action_fails_on_a_new_break_and_writes_the_summary(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     (step,) = action["runs"]["steps"]
-    given = {
+    inputs = {
         "command": "log",
         "arguments": f"--sources . {LOG}",
         "baseline": "allowed.toml",
         "install": "",
     }
-    assert given.keys() == action["inputs"].keys()
+    assert inputs.keys() == action["inputs"].keys()
     variables = {
-        variable: given[expression.removeprefix("${{ inputs.").removesuffix(" }}")]
+        variable: inputs[expression.removeprefix("${{ inputs.").removesuffix(" }}")]
         for variable, expression in step["env"].items()
     }
-    assert "${{" not in step["run"]  # an input in the script itself could run anything
+    assert "${{" not in step["run"]  # an input inside the script could run any code
     summary = tmp_path / "summary.md"
     (tmp_path / "graphbreak").write_text(
         f'#!/bin/sh\nexec "{sys.executable}" -c "from jupyter_graphbreak.cli import main; main()" "$@"\n'
@@ -47,7 +47,7 @@ def test_the_action_fails_on_a_new_break_and_writes_the_summary(tmp_path: Path) 
     }
 
     def run() -> int:
-        # As GitHub runs a step whose shell is bash.
+        # GitHub runs a step whose shell is bash with this command.
         script = tmp_path / "step.sh"
         script.write_text(step["run"])
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
@@ -74,6 +74,6 @@ def test_the_hooks_call_commands_and_options_that_exist() -> None:
     for hook in hooks:
         program, command, *options = shlex.split(hook["entry"])
         assert program == "graphbreak"
-        known = {option for parameter in graphbreak.commands[command].params for option in parameter.opts}
-        assert set(options[::2]) <= known
+        known_options = {option for parameter in graphbreak.commands[command].params for option in parameter.opts}
+        assert set(options[::2]) <= known_options
         assert not hook["pass_filenames"]  # the program is run once, however many files have changed

@@ -1,4 +1,4 @@
-"""The commands, their formats, their exit status."""
+"""The commands: their output formats and exit statuses."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def test_help_reads_well(cli: Cli) -> None:
+def test_every_command_has_a_narrow_help_text(cli: Cli) -> None:
     for command in ([], ["log"], ["notebook"], ["script"], ["repro"], ["diff"], ["doctor"]):
         result = cli(*command, "--help")
         assert (result.returncode, result.stderr) == (0, "")
@@ -101,11 +101,11 @@ def test_help_reads_well(cli: Cli) -> None:
 @pytest.mark.parametrize("as_module", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_program_that_compiles_nothing_is_compiled_for_the_report(cli: Cli, tmp_path: Path, as_module: bool) -> None:
     (tmp_path / "train_net.py").write_text(TRAINING)
-    named = ["-m", "train_net"] if as_module else ["train_net.py"]
-    result = cli("script", "--compile", "--format", "json", *named, "-x")
-    plain = cli("script", "--format", "json", *named, "-x")
+    target = ["-m", "train_net"] if as_module else ["train_net.py"]
+    result = cli("script", "--compile", "--format", "json", *target, "-x")
+    plain = cli("script", "--format", "json", *target, "-x")
     assert result.returncode == 0, result.stderr
-    assert result.stderr == plain.stderr  # what the program printed
+    assert result.stderr == plain.stderr  # the program's own output
     report, nothing = Report.from_json(result.stdout), Report.from_json(plain.stdout)
     assert [(break_.location.line, break_.gb_id) for break_ in report.breaks if break_.location] == [
         (11, "GB0170"),
@@ -243,7 +243,7 @@ def test_a_baseline_is_replaced_in_one_step(cli: Cli, tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["allowed.toml"]
 
 
-def test_a_log_in_every_format(cli: Cli) -> None:
+def test_a_log_is_shown_in_every_format(cli: Cli) -> None:
     assert "nested_break.py:8 in leaf" in cli("log", LOG).stdout
     report = Report.from_json(cli("log", LOG, "--format", "json").stdout)
     assert len(report.breaks) == 1
@@ -258,7 +258,7 @@ def test_a_log_in_every_format(cli: Cli) -> None:
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 8
 
 
-def test_a_job_in_every_format(cli: Cli, tmp_path: Path) -> None:
+def test_a_job_is_shown_in_every_format(cli: Cli, tmp_path: Path) -> None:
     for rank, name in enumerate(["branch", "nested_break"]):
         text = (LOGS / "2.13.0" / f"{name}.log").read_bytes()
         (tmp_path / f"dedicated_log_torch_trace_rank_{rank}_x.log.gz").write_bytes(gzip.compress(text))
@@ -273,8 +273,8 @@ def test_a_job_in_every_format(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_the_gate_fails_on_a_new_break(cli: Cli, tmp_path: Path) -> None:
-    written = cli("log", LOG, "--baseline", "allowed.toml", "--update-baseline")
-    assert written.returncode == 0
+    update = cli("log", LOG, "--baseline", "allowed.toml", "--update-baseline")
+    assert update.returncode == 0
     assert 'line = "torch._dynamo.graph_break()"' in (tmp_path / "allowed.toml").read_text()
     assert "gate passed: 1 allowed break" in cli("log", LOG, "--baseline", "allowed.toml").stdout
     other = LOGS / "2.13.0" / "branch.log"
@@ -366,7 +366,7 @@ def test_a_patch_is_judged_on_a_script(cli: Cli, program: Path, tmp_path: Path) 
     assert "--patch nowhere.patch: " in wrong.stderr
 
 
-def test_the_status_of_a_script_wins(cli: Cli, program: Path, tmp_path: Path) -> None:
+def test_the_exit_status_of_a_script_takes_precedence(cli: Cli, program: Path, tmp_path: Path) -> None:
     (tmp_path / "none.toml").write_text("")
     assert cli("script", "--baseline", "none.toml", program).returncode == 1
     result = cli("script", "--baseline", "none.toml", program, "fail")
@@ -398,7 +398,7 @@ def test_repro_prints_the_issue_with_its_script(cli: Cli, tmp_path: Path) -> Non
     assert "Failed to trace builtin operator" in result.stdout
     assert "gb0059" in result.stdout
     assert ", line " in result.stdout  # PyTorch's own log, with its traceback
-    assert "hi" in result.stderr  # what the program prints
+    assert "hi" in result.stderr  # the program's own output
     unknown = cli("repro", "--id", "b7", program)
     assert unknown.returncode == 2
     assert "the report has no such id; it has b1" in unknown.stderr
@@ -408,7 +408,7 @@ def test_repro_prints_the_issue_with_its_script(cli: Cli, tmp_path: Path) -> Non
     assert "nothing to reproduce" in nothing.stderr
 
 
-def test_the_difference_of_two_runs(cli: Cli, tmp_path: Path) -> None:
+def test_diff_compares_two_runs(cli: Cli, tmp_path: Path) -> None:
     for name in ("branch", "nested_break"):
         (tmp_path / f"{name}.json").write_text(cli("log", LOGS / "2.13.0" / f"{name}.log", "--format", "json").stdout)
     result = cli("diff", "branch.json", "nested_break.json")
@@ -420,7 +420,7 @@ def test_the_difference_of_two_runs(cli: Cli, tmp_path: Path) -> None:
     assert "1 break gone, 1 new" in cli("diff", "branch.json", LOG, "--format", "markdown").stdout
 
 
-def notebook_of(*cells: str) -> Any:
+def notebook_with_cells(*cells: str) -> Any:
     return nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
@@ -430,7 +430,9 @@ def notebook_of(*cells: str) -> Any:
 def test_a_notebook_is_run_and_stays_unchanged(cli: Cli, tmp_path: Path) -> None:
     step = "\n".join(PROGRAM.split("\n")[1:9])
     path = tmp_path / "work.ipynb"
-    nbformat.write(notebook_of("a = 1 + 1", step, "# first\nsecret_step(torch.ones(3))", "1 / 0", "a = 3"), path)
+    nbformat.write(
+        notebook_with_cells("a = 1 + 1", step, "# first\nsecret_step(torch.ones(3))", "1 / 0", "a = 3"), path
+    )
     before = path.read_bytes()
     result = cli("notebook", path.name, "--execute", "--output", "copy.ipynb", "--format", "json")
     assert result.returncode == 1
@@ -447,21 +449,21 @@ def test_a_notebook_is_run_and_stays_unchanged(cli: Cli, tmp_path: Path) -> None
 
 
 SECRETS = ("secret_step", "velocity", "momentum", "training_loop", "ones")
-OF_THE_LOG = ("branch.py", "choose")
+LOG_WORDS = ("branch.py", "choose")
 
 
-def test_nothing_of_the_code_is_left_in_a_redacted_report(cli: Cli, program: Path) -> None:
-    # In a format for other programs, the standard output has only the report, not what the program prints.
+def test_a_redacted_report_contains_no_word_of_the_code(cli: Cli, program: Path) -> None:
+    # In a format for other programs, standard output contains only the report, not the program's own output.
     redacted = cli("script", "--redact", "--format", "json", program, "raise")
     Report.from_json(redacted.stdout)
-    assert_nothing_is_left(redacted.stdout, SECRETS)
+    assert_redacted(redacted.stdout, SECRETS)
     for form in ("text", "json", "html", "markdown", "sarif"):
         plain = cli("log", BRANCH, "--format", form).stdout
-        assert [word for word in OF_THE_LOG if word not in plain] == []
-        assert_nothing_is_left(cli("log", BRANCH, "--redact", "--format", form).stdout, OF_THE_LOG)
+        assert [word for word in LOG_WORDS if word not in plain] == []
+        assert_redacted(cli("log", BRANCH, "--redact", "--format", form).stdout, LOG_WORDS)
 
 
-def assert_nothing_is_left(redacted: str, secrets: Iterable[str]) -> None:
+def assert_redacted(redacted: str, secrets: Iterable[str]) -> None:
     assert [word for word in secrets if word in redacted] == []
     assert "f1" in redacted
     assert "GB0170" in redacted

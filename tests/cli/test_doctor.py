@@ -16,7 +16,7 @@ from jupyter_graphbreak.api import installation
 from tests.cli.conftest import Cli
 from tests.support import warm_processes
 
-#: A compiler that fails if it reads a header.
+#: A compiler that fails if the probe includes a header.
 COMPILER = """\
 #!/bin/sh
 for argument; do
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a shell script 
 
 
 def faults(cli: Cli, **options: str) -> dict[str, tuple[str, str]]:
-    """Return the sentence and the fix for each fault."""
+    """Return the sentence and the fix of each fault, by the name of the requirement."""
     result = cli("doctor", "--format", "json", **options)
     findings = json.loads(result.stdout)
     faults_by_requirement = {item["what"]: (item["says"], item["fix"]) for item in findings if item["fix"] is not None}
@@ -46,14 +46,14 @@ def test_a_machine_that_can_compile_has_no_faults(cli: Cli) -> None:
     result = cli("doctor")
     assert (result.returncode, result.stderr) == (0, "")
     devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    gpu = ["GPU"] if torch.version.cuda and not devices else []  # why PyTorch uses none
+    gpu = ["GPU"] if torch.version.cuda and not devices else []  # its line says why PyTorch uses no GPU
     assert [line.split(": ")[0].split(maxsplit=1) for line in result.stdout.splitlines()[:-1]] == [
         ["ok", what] for what in ("PyTorch", "Cache folder", "Triton", "Python", "C++ compiler", *gpu, "cpu", *devices)
     ]
     assert result.stdout.endswith("\nAll is well.\n")
 
 
-CHANGES = """
+SCRIPT = """
 import sys
 from jupyter_graphbreak.api import installation
 
@@ -74,10 +74,10 @@ if sys.argv[1] == "second":
 
 
 @pytest.mark.exhaustive
-def test_a_passed_check_is_not_repeated_until_something_changes(kernels: Path, tmp_path: Path) -> None:
+def test_a_passed_check_is_not_repeated_until_something_changes(fork_server_folder: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     runs = [
-        warm_processes.run(kernels, ["-c", CHANGES, name], cwd=tmp_path, env={**environment, **options})
+        warm_processes.run(fork_server_folder, ["-c", SCRIPT, name], cwd=tmp_path, env={**environment, **options})
         for name, options in (("first", {}), ("second", {warm_processes.COLD: "1"}))
     ]
     assert [run.returncode for run in runs] == [0, 0], [run.stderr for run in runs]
@@ -88,7 +88,7 @@ def test_a_passed_check_is_not_repeated_until_something_changes(kernels: Path, t
     assert second[1] == "was called."
 
 
-def test_a_compiler_is_missing(cli: Cli) -> None:
+def test_a_missing_compiler_is_a_fault(cli: Cli) -> None:
     result = cli("doctor", CXX="no-such-compiler")
     assert "\nfault C++ compiler: no-such-compiler, to which CXX is set, does not run.\n" in result.stdout
     assert "Install one: `apt install g++`" in result.stdout
@@ -97,7 +97,7 @@ def test_a_compiler_is_missing(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("header", ["Python.h", "omp.h"])
-def test_a_header_is_missing(cli: Cli, tmp_path: Path, header: str) -> None:
+def test_a_missing_header_is_a_fault(cli: Cli, tmp_path: Path, header: str) -> None:
     compiler = tmp_path / "g++"
     compiler.write_text(COMPILER.replace("HEADER", header).replace("COMPILER", str(shutil.which("g++"))))
     compiler.chmod(0o755)
@@ -106,7 +106,7 @@ def test_a_header_is_missing(cli: Cli, tmp_path: Path, header: str) -> None:
     assert {"Python.h": "-dev`", "omp.h": "libgomp1"}[header] in fix
 
 
-def test_the_cache_folder_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
+def test_a_cache_folder_that_cannot_be_written_is_a_fault(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     ((sentence, fix),) = faults(cli, TORCHINDUCTOR_CACHE_DIR=str(file / "folder")).values()
@@ -115,7 +115,7 @@ def test_the_cache_folder_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("package", "error"), [("torch", "OSError"), ("torch", "ImportError"), ("triton", "OSError")])
-def test_a_package_fails_on_import(cli: Cli, tmp_path: Path, package: str, error: str) -> None:
+def test_a_package_that_fails_on_import_is_a_fault(cli: Cli, tmp_path: Path, package: str, error: str) -> None:
     (tmp_path / f"{package}.py").write_text(f"raise {error}('libcudart.so.12: cannot open shared object file')")
     ((what, (sentence, fix)),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").items()
     assert what == {"torch": "PyTorch", "triton": "Triton"}[package]
@@ -136,19 +136,19 @@ def test_a_triton_that_pytorch_does_not_need_is_no_fault(cli: Cli, tmp_path: Pat
     assert result.stdout.endswith("\n1 fault: Settings.\n")
 
 
-def test_pytorch_is_too_old(cli: Cli, tmp_path: Path) -> None:
+def test_an_old_pytorch_is_a_fault(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("__version__ = '2.8.1'")
     ((sentence, fix),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").values()
     assert sentence == "PyTorch 2.8.1 is too old, 2.9 is needed."
     assert fix == "Install it: `pip install -U 'torch>=2.9'`."
 
 
-def test_the_code_of_the_compiler_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Loaded:
+def test_compiled_code_that_cannot_be_loaded_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    class FailingLibrary:
         def __init__(self, path: str) -> None:
             raise OSError(f"{path}: failed to map segment from shared object")
 
-    monkeypatch.setattr(ctypes, "CDLL", Loaded)
+    monkeypatch.setattr(ctypes, "CDLL", FailingLibrary)
     requirement = installation._check_cpp_compiler("g++ -O1")  # a command may have options
     assert requirement.says.startswith("the code that g++ -O1 compiles cannot be loaded: ")
     assert requirement.says.endswith("failed to map segment from shared object")
@@ -157,7 +157,7 @@ def test_the_code_of_the_compiler_cannot_be_loaded(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("version", "required", "fits"),
+    ("version", "required", "is_allowed"),
     [
         ("3.9.2", "triton~=3.9.0", True),
         ("3.10.0", "triton~=3.9.0", False),
@@ -167,6 +167,6 @@ def test_the_code_of_the_compiler_cannot_be_loaded(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_the_version_of_triton_is_compared_with_what_pytorch_requires(
-    version: str, required: str, *, fits: bool
+    version: str, required: str, *, is_allowed: bool
 ) -> None:
-    assert installation._is_allowed_by(version, required) is fits
+    assert installation._is_allowed_by(version, required) is is_allowed

@@ -1,4 +1,4 @@
-"""An assistant's client over stdio: it lists tools, explains a program, and has patches judged."""
+"""An MCP client over stdio lists the tools, explains a program, and gets verdicts on patches."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def talk(folder: Path, questions: Callable[[ClientSession], Awaitable[None]], *options: str) -> None:
-    """Start the server for a folder, and ask it."""
+def run_session(folder: Path, questions: Callable[[ClientSession], Awaitable[None]], *options: str) -> None:
+    """Start the server for a folder, and ask it questions."""
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "jupyter_graphbreak", "mcp", "--folder", str(folder), *options],
@@ -102,7 +102,7 @@ def test_without_permission_nothing_runs_and_no_file_outside_is_read(project: Pa
         assert "no such file" in (await ask(session, "explain_log", path="memory://traces"))["error"]
         assert "error" in await ask(session, "explain_script", path="train.py")
 
-    talk(project, questions)
+    run_session(project, questions)
 
 
 @pytest.mark.slow
@@ -120,7 +120,7 @@ def test_a_program_is_explained_and_a_patch_is_judged(project: Path) -> None:
         assert right["evidence"]["breaks_after"] == 0
         assert (project / "train.py").read_text() == PROGRAM
 
-    talk(project, questions, "--allow-run")
+    run_session(project, questions, "--allow-run")
 
 
 @pytest.mark.exhaustive
@@ -130,7 +130,7 @@ def test_a_wrong_patch_is_not_accepted(project: Path) -> None:
         assert (wrong["accepted"], wrong["verdict"]) == (False, "different result")
         assert "instead of tensor([4., 4., 4.])" in wrong["differences"][0]
 
-    talk(project, questions, "--allow-run")
+    run_session(project, questions, "--allow-run")
 
 
 @pytest.mark.slow
@@ -142,4 +142,4 @@ def test_a_run_that_takes_too_long_is_stopped(project: Path) -> None:
     async def questions(session: ClientSession) -> None:
         assert "stopped after 1 seconds" in (await ask(session, "explain_script", path="endless.py"))["error"]
 
-    talk(project, questions, "--allow-run", "--seconds", "1")
+    run_session(project, questions, "--allow-run", "--seconds", "1")

@@ -1,4 +1,4 @@
-"""A kernel with the extension loaded."""
+"""A fixture: a kernel with the extension loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_graphbreak.results import Report
 
 
 class Kernel:
-    """Runs cells and keeps all messages of the last one."""
+    """A kernel that runs cells and keeps all messages of the last one."""
 
     def __init__(self, load: str = "%load_ext jupyter_graphbreak") -> None:
         self.manager, self.client = start_new_kernel(kernel_name="python3")
@@ -32,16 +32,16 @@ class Kernel:
         return content
 
     def bundles(self) -> list[dict[str, Any]]:
-        """Return what the last cell displayed."""
-        shown = [m for m in self.messages if m["msg_type"] in {"display_data", "update_display_data"}]
-        return [m["content"]["data"] for m in shown]
+        """Return the mime bundles that the last cell displayed."""
+        displays = [m for m in self.messages if m["msg_type"] in {"display_data", "update_display_data"}]
+        return [m["content"]["data"] for m in displays]
 
     def report(self) -> Report:
         """Return the report of the last cell."""
         return Report.from_dict(self.bundles()[-1][MIME_TYPE])
 
     def stdout(self) -> str:
-        """Return what the last cell printed."""
+        """Return the text that the last cell printed."""
         return "".join(m["content"]["text"] for m in self.messages if m["msg_type"] == "stream")
 
     def stop(self) -> None:

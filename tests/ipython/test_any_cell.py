@@ -18,11 +18,11 @@ import torch
 from benchmarks.described_values import Describer
 from jupyter_graphbreak.results import Report
 from tests.ipython.test_magic import Shell
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 CELLS = Path(__file__).parent / "cells" / "any.txt"
-MARK = "# BREAK"
-#: The names of what is compiled in each cell, unless it is only the prepared module.
+BREAK_COMMENT = "# BREAK"
+#: The names of the callables that are compiled in each cell, if not only the prepared module is.
 COMPILED = {
     "loss_fn_called": ["loss_fn"],
     "gan": ["G", "D"],
@@ -71,7 +71,7 @@ FAILING = {
 }  # fmt: skip
 #: Cells that break in the code of a library.
 IN_A_LIBRARY = {"error_in_a_library": ["linear.py"], "shape_error": ["linear.py"]}
-if torch.__version__ < "2.10":  # Dynamo does not trace repr(module), by which functorch names what it transforms
+if torch.__version__ < "2.10":  # Dynamo does not trace repr(module), which functorch calls
     IN_A_LIBRARY["transformed_module"] = ["vmap.py"]
 
 
@@ -80,53 +80,53 @@ def read_cells() -> dict[str, str]:
     return {title: code.rstrip("\n") for title, code in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-ALL = read_cells()
-PREPARE = ALL.pop("prep")
+CELL_TEXTS = read_cells()
+PREPARE = CELL_TEXTS.pop("prep")
 
 
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Shell]:
     shell = Shell()
-    gc.collect()  # what earlier tests left behind may warn
-    always = torch.is_warn_always_enabled()
+    gc.collect()  # objects of earlier tests may warn when they are freed
+    was_always_enabled = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     yield shell
-    torch.set_warn_always(always)
+    torch.set_warn_always(was_always_enabled)
     shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
 
 
-class Seen:
-    """Everything that the user can see of a cell."""
+class VisibleState:
+    """Everything that the user can see after a cell has run."""
 
     def __init__(self, shell: Shell, cell: str) -> None:
         for name in [name for name in shell.ip.user_ns if name not in shell.ip.user_ns_hidden and name[:2] != "__"]:
             del shell.ip.user_ns[name]
         torch._dynamo.reset()
-        known = {*shell.ip.user_ns}
+        names_before = {*shell.ip.user_ns}
         torch.manual_seed(0)
         random.seed(0)
         np.random.seed(0)  # noqa: NPY002 - the state that cells use
         assert shell.run(PREPARE).success
         self.parts: dict[str, Any] = {}
-        gc.collect(1)  # what the last cell left behind may warn
-        with warnings.catch_warnings(record=True) as shown:
+        gc.collect(1)  # objects of the last cell may warn when they are freed
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             result = shell.run(cell)
             self.parts["filters"] = str(warnings.filters)
         self.parts["warnings"] = [
-            normal(f"{item.category} {item.message} {item.filename} {item.lineno}") for item in shown
+            normalize(f"{item.category} {item.message} {item.filename} {item.lineno}") for item in caught_warnings
         ]
         error = result.error_in_exec or result.error_before_exec
         describer = Describer()
         self.parts |= {
             "result": describer.describe(result.result),
-            "error": [type(error).__name__, *frames(error)],
+            "error": [type(error).__name__, *traceback_lines(error)],
             "names": [
                 f"{name} = {describer.describe(value)}"
                 for name, value in sorted(shell.ip.user_ns.items())
-                if name not in known and not re.fullmatch(r"_+\w*", name)
+                if name not in names_before and not re.fullmatch(r"_+\w*", name)
             ],
-            "output": normal(shell.io.stdout + shell.io.stderr),
+            "output": normalize(shell.io.stdout + shell.io.stderr),
             "random": (
                 torch.random.get_rng_state().sum().item(),
                 hash(random.getstate()),
@@ -143,18 +143,18 @@ class Seen:
         }
 
 
-def frames(error: BaseException | None) -> list[str]:
+def traceback_lines(error: BaseException | None) -> list[str]:
     entries = traceback.extract_tb(error.__traceback__) if error is not None else []
     return [str(error), *(f"{entry.name} {entry.lineno}" for entry in entries if "IPython" not in entry.filename)]
 
 
-def normal(text: str) -> str:
+def normalize(text: str) -> str:
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     text = re.sub(r"0x[0-9a-f]+|[\d.]+ [nuµm]?s\b|In ?\[\d+\]|Out\[\d+\]|ipython-input-\S+", "*", text)
     return re.sub(r"(# no magic|'?%%compile_explain *'?)\n", "\n", text)
 
 
-def places(shell: Shell, report: Report) -> list[str]:
+def break_lines(shell: Shell, report: Report) -> list[str]:
     """Return the line of each break in the cell, ``model`` for the prepared module, or the file of a library."""
     names = {source.id: source.name for source in report.sources}
     prepared, cell = (f"Cell In[{shell.ip.execution_count - before}]" for before in (2, 1))
@@ -168,23 +168,23 @@ def places(shell: Shell, report: Report) -> list[str]:
     return sorted(result)
 
 
-def expected_places(name: str) -> list[str]:
-    lines = [str(number) for number, line in enumerate(ALL[name].splitlines(), start=2) if MARK in line]
+def expected_break_lines(name: str) -> list[str]:
+    lines = [str(number) for number, line in enumerate(CELL_TEXTS[name].splitlines(), start=2) if BREAK_COMMENT in line]
     return sorted([*lines, *IN_A_LIBRARY.get(name, []), *["model"] * (name not in WITHOUT_BREAK_OF_MODEL)])
 
 
-@pytest.mark.parametrize("name", sampled(ALL, 3))
+@pytest.mark.parametrize("name", sample_parameters(CELL_TEXTS, 3))
 def test_the_user_sees_the_same_as_without_the_magic(shell: Shell, name: str) -> None:
-    cell = ALL[name]
-    plain = Seen(shell, cell if cell.startswith("%%") else f"# no magic\n{cell}")
-    explained = Seen(shell, f"%%compile_explain\n{cell}")
+    cell = CELL_TEXTS[name]
+    plain = VisibleState(shell, cell if cell.startswith("%%") else f"# no magic\n{cell}")
+    explained = VisibleState(shell, f"%%compile_explain\n{cell}")
     assert (plain.parts["error"][0] != "NoneType") is (name in FAILING)
     assert explained.parts == plain.parts
     report = shell.report
     assert [note.message for note in report.diagnostics if note.level != "info"] == []
-    assert places(shell, report) == expected_places(name)
+    assert break_lines(shell, report) == expected_break_lines(name)
     assert [compiled.name for compiled in report.compiled or ()] == COMPILED.get(name, ["model"])
 
 
-def test_expectations_and_cells_match() -> None:
-    assert {*COMPILED, *WITHOUT_BREAK_OF_MODEL, *IN_A_LIBRARY, *FAILING} <= set(ALL)
+def test_every_expectation_has_a_cell() -> None:
+    assert {*COMPILED, *WITHOUT_BREAK_OF_MODEL, *IN_A_LIBRARY, *FAILING} <= set(CELL_TEXTS)

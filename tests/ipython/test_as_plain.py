@@ -13,12 +13,12 @@ import torch
 from jupyter_graphbreak.report.remedies import WORKING
 from tests.ipython.test_magic import Shell
 
-PAST_PYTHON = pytest.mark.skipif(
+WITHOUT_STDERR_WARNING = pytest.mark.skipif(
     torch.__version__.startswith("2.14"),
-    reason="torch 2.14 writes the warning of .T to stderr itself while it compiles",
+    reason="while it compiles, torch 2.14 itself writes the warning about .T to stderr",
 )
 PREPARE = """import contextlib, functools, weakref, collections, torch, warnings
-def told(message, category, filename, lineno, file=None, line=None):
+def print_warning(message, category, filename, lineno, file=None, line=None):
     print(category.__name__, lineno, "ipython-input" in filename)
 def fails(x):
     raise LookupError(x.shape)
@@ -40,17 +40,17 @@ def shell() -> Iterator[Shell]:
     torch._dynamo.reset()
     shell = Shell()
     shell.run(PREPARE)
-    show, always = warnings.showwarning, torch.is_warn_always_enabled()
+    original_showwarning, was_always_enabled = warnings.showwarning, torch.is_warn_always_enabled()
     yield shell
-    warnings.showwarning = show
-    torch.set_warn_always(always)
+    warnings.showwarning = original_showwarning
+    torch.set_warn_always(was_always_enabled)
     torch.use_deterministic_algorithms(mode=False)
     torch.compiler.set_stance("default")
     shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
 
 
 def run_both_ways(shell: Shell, cell: str, options: str = "") -> tuple[Any, Any]:
-    """Return the results of a cell without and with the magic, with its printed output as ``stdout``."""
+    """Run a cell without and with the magic; the results have its output as ``stdout`` and ``stderr``."""
     results = []
     for first in ("#", f"%%compile_explain {options}"):
         result = shell.run(f"{first}\n{cell}")
@@ -60,18 +60,18 @@ def run_both_ways(shell: Shell, cell: str, options: str = "") -> tuple[Any, Any]
     return plain, explained
 
 
-def is_one_function(shell: Shell) -> bool:
+def was_compiled_as_one_function(shell: Shell) -> bool:
     return any("compiled as one function" in note.message for note in shell.report.diagnostics)
 
 
-def compiled(shell: Shell) -> list[str]:
-    """Return the names of what was compiled for the report, which must not be empty."""
+def compiled_names(shell: Shell) -> list[str]:
+    """Return the names of the callables that were compiled for the report; there must be some."""
     names = [entry.name for entry in shell.report.compiled or ()]
     assert names
     return names
 
 
-def frames(error: BaseException) -> list[tuple[str, int | None]]:
+def traceback_frames(error: BaseException) -> list[tuple[str, int | None]]:
     entries = traceback.extract_tb(error.__traceback__)
     return [(entry.name, entry.lineno) for entry in entries if "IPython" not in entry.filename]
 
@@ -82,7 +82,7 @@ def test_python_warns_about_a_statement_only_after_those_above_have_run(shell: S
 
 
 @pytest.mark.parametrize("options", ["", pytest.param("--try", marks=pytest.mark.exhaustive)])
-def test_python_warns_about_source_text_as_often_as_without(shell: Shell, options: str) -> None:
+def test_python_warns_about_source_text_as_often_as_without_the_magic(shell: Shell, options: str) -> None:
     cell = """def f(x):
     note = "\\d"
     if x.sum() > 0:
@@ -90,7 +90,7 @@ def test_python_warns_about_source_text_as_often_as_without(shell: Shell, option
     return x
 warnings.simplefilter("always")
 x = torch.compile(f, backend="eager")(torch.ones(2))"""
-    shell.run("warnings.showwarning = told")
+    shell.run("warnings.showwarning = print_warning")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         plain, explained = run_both_ways(shell, cell, options)
@@ -102,33 +102,33 @@ x = torch.compile(f, backend="eager")(torch.ones(2))"""
     "operation",
     [
         "torch.range(0, 3)",
-        pytest.param("torch.ones(3).T", marks=PAST_PYTHON),
-        pytest.param("(torch.ones(3) * 2).T + 1", marks=PAST_PYTHON),
+        pytest.param("torch.ones(3).T", marks=WITHOUT_STDERR_WARNING),
+        pytest.param("(torch.ones(3) * 2).T + 1", marks=WITHOUT_STDERR_WARNING),
     ],
 )
-def test_an_operation_that_warns_does_so_at_its_line(shell: Shell, operation: str) -> None:
-    shell.run("warnings.showwarning = told\ntorch.set_warn_always(True)")
+def test_the_warning_of_an_operation_has_its_line(shell: Shell, operation: str) -> None:
+    shell.run("warnings.showwarning = print_warning\ntorch.set_warn_always(True)")
     plain, explained = run_both_ways(shell, f"x = torch.ones(2)\ny = {operation}\nz = y * 2")
     assert explained.stdout == plain.stdout == "UserWarning 3 True\n"
-    assert is_one_function(shell)
+    assert was_compiled_as_one_function(shell)
     assert shell.report.breaks == []
 
 
-@PAST_PYTHON
-def test_an_operation_in_a_function_that_warns_does_so_at_its_line(shell: Shell) -> None:
-    shell.run("warnings.showwarning = told\ntorch.set_warn_always(True)")
+@WITHOUT_STDERR_WARNING
+def test_the_warning_of_an_operation_in_a_function_has_its_line(shell: Shell) -> None:
+    shell.run("warnings.showwarning = print_warning\ntorch.set_warn_always(True)")
     cell = "def turned(x):\n    y = x + 1\n    return y.T\ndef used(x):\n    return turned(x) * 2\n"
     cell += "for _ in range(2):\n    z = used(torch.ones(3))"
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         plain, explained = run_both_ways(shell, cell)
     assert explained.stdout == plain.stdout == "UserWarning 4 True\n" * 2
-    assert compiled(shell) == ["used"]
+    assert compiled_names(shell) == ["used"]
     assert shell.report.breaks == []
 
 
-def test_a_warning_for_the_caller_of_the_cell(shell: Shell) -> None:
-    shell.run("warnings.showwarning = told")
+def test_a_warning_for_the_caller_of_the_cell_has_a_line_of_ipython(shell: Shell) -> None:
+    shell.run("warnings.showwarning = print_warning")
     shell.run("%%compile_explain\nx = torch.ones(2)\nwarnings.warn('of the caller', stacklevel=2)")
     assert shell.io.stdout.endswith("False\n")  # a line of IPython
 
@@ -147,13 +147,13 @@ DRAWS = "def draws(x):\n    return x + torch.full((3,), random.randrange(9))"
 )
 def test_a_random_integer_stays_the_same(shell: Shell, cell: str) -> None:
     shell.run("import random\ngenerator = random.Random(0)")
-    seen = []
+    results = []
     for magic in ("#", "%%compile_explain"):
         shell.run("random.seed(3)\ngenerator.seed(3)")
         shell.run(f"{magic}\n{cell}\nafter = random.random(), generator.random()")
-        seen.append((shell.ip.user_ns["x"].tolist(), shell.ip.user_ns["x"].dtype, shell.ip.user_ns["after"]))
-    assert seen[0] == seen[1]
-    assert seen[0][1] == torch.int64
+        results.append((shell.ip.user_ns["x"].tolist(), shell.ip.user_ns["x"].dtype, shell.ip.user_ns["after"]))
+    assert results[0] == results[1]
+    assert results[0][1] == torch.int64
 
 
 TRAINING = """model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.3), torch.nn.Linear(16, 1))
@@ -164,7 +164,7 @@ for _ in range(2):
 round(sum(parameter.sum().item() for parameter in model.parameters()), 3), torch.rand(1).item()"""
 
 
-def test_a_check_leaves_dropout_as_without(shell: Shell) -> None:
+def test_a_check_does_not_change_the_random_numbers_of_the_cell(shell: Shell) -> None:
     plain, checked = run_both_ways(shell, f"torch.manual_seed(0)\n{TRAINING}", "--check")
     assert checked.result == plain.result
     assert [check.equal for check in shell.report.check or ()] == [True]
@@ -172,10 +172,10 @@ def test_a_check_leaves_dropout_as_without(shell: Shell) -> None:
 
 def test_tensors_of_random_integers_are_compiled(shell: Shell) -> None:
     run_both_ways(shell, "x = torch.randint(0, 9, (3,)) + 1")
-    assert is_one_function(shell)
+    assert was_compiled_as_one_function(shell)
 
 
-def test_the_text_of_an_error_is_requested_once(shell: Shell) -> None:
+def test_the_message_of_an_error_is_computed_as_often_as_without_the_magic(shell: Shell) -> None:
     shell.run("class Odd(ValueError):\n    def __str__(self):\n        print('asked')\n        return 'odd'")
     plain, explained = run_both_ways(shell, "x = torch.ones(2)\nraise Odd(3)")
     assert plain.stdout.count("asked") == explained.stdout.count("asked") > 0
@@ -183,10 +183,10 @@ def test_the_text_of_an_error_is_requested_once(shell: Shell) -> None:
     assert (shell.report.error.type, shell.report.error.message) == ("Odd", "3")
 
 
-def test_no_mark_stays_on_parameters(shell: Shell) -> None:
+def test_no_attribute_is_left_on_parameters(shell: Shell) -> None:
     cell = "layer = torch.nn.Linear(2, 2)\ny = layer(torch.ones(2))\nnorm = torch.nn.BatchNorm1d(2)\n"
     run_both_ways(shell, f"{cell}norm(torch.ones(3, 2))")
-    assert compiled(shell) == ["layer", "norm"]
+    assert compiled_names(shell) == ["layer", "norm"]
     state = [*shell.ip.user_ns["layer"].parameters(), *shell.ip.user_ns["norm"].buffers()]
     assert [vars(tensor) for tensor in state] == [{}] * len(state)
 
@@ -212,28 +212,28 @@ def test_objects_that_the_cell_deletes_are_freed_immediately(shell: Shell) -> No
     assert explained.stdout == "True\n"
 
 
-def test_once_only_messages_of_torch_appear_later(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_that_pytorch_logs_once_are_still_logged_later(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
     torch._dynamo.variables.tensor.TensorVariable._warn_capture_scalar_outputs.cache_clear()
     shell.run("def number(x):\n    return x + x.sum().item()")
     run_both_ways(shell, "x = torch.ones(2)\nprint(number(x))")
-    assert compiled(shell) == ["number"]
+    assert compiled_names(shell) == ["number"]
     caplog.clear()
     shell.run("y = torch.compile(number, backend='eager')(x)")
     assert "Graph break from `Tensor.item()`" in caplog.text
 
 
-def test_a_disabled_function_is_in_the_traceback_as_without(shell: Shell) -> None:
+def test_a_disabled_function_is_in_the_traceback_as_without_the_magic(shell: Shell) -> None:
     shell.run("disabled = torch.compiler.disable(fails)\ndef leads(x):\n    y = x + 1\n    return disabled(y)")
     plain, explained = run_both_ways(shell, "x = torch.ones(2)\nleads(x)")
-    assert compiled(shell) == ["leads"]
-    assert frames(explained.error_in_exec) == frames(plain.error_in_exec)
-    assert "_fn" in [name for name, _ in frames(plain.error_in_exec)]
+    assert compiled_names(shell) == ["leads"]
+    assert traceback_frames(explained.error_in_exec) == traceback_frames(plain.error_in_exec)
+    assert "_fn" in [name for name, _ in traceback_frames(plain.error_in_exec)]
 
 
 def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
     plain, explained = run_both_ways(shell, "x = torch.ones(2)\nprint(x)\ny = x - x[torch.tensor([7])]")
-    assert is_one_function(shell)
-    assert [name for name, _ in frames(explained.error_in_exec)] == ["<module>"]
+    assert was_compiled_as_one_function(shell)
+    assert [name for name, _ in traceback_frames(explained.error_in_exec)] == ["<module>"]
     assert str(explained.error_in_exec) == str(plain.error_in_exec)
 
 
@@ -251,15 +251,15 @@ def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
         "with torch.autograd.set_detect_anomaly(True):\n    y = torch.ones(2) * 2\nprint(y.sum())",
     ],
 )
-def test_code_that_could_notice_the_magic_does_not(shell: Shell, cell: str) -> None:
+def test_code_cannot_notice_the_magic(shell: Shell, cell: str) -> None:
     plain, explained = run_both_ways(shell, cell)
     assert plain.error_in_exec is explained.error_in_exec is None
     assert explained.stdout == plain.stdout
 
 
-def test_an_error_without_gradients_leaves_them_on(shell: Shell) -> None:
+def test_an_error_under_no_grad_leaves_gradients_enabled(shell: Shell) -> None:
     _, explained = run_both_ways(shell, "x = torch.ones(2)\nwith torch.no_grad():\n    y = x - x[torch.tensor([7])]")
-    assert is_one_function(shell)
+    assert was_compiled_as_one_function(shell)
     assert isinstance(explained.error_in_exec, IndexError)
     assert torch.is_grad_enabled()
 
@@ -361,7 +361,7 @@ step(torch.ones(3)), step(torch.ones(9))"""
 
 
 @pytest.mark.parametrize("options", ["", pytest.param("--try", marks=pytest.mark.exhaustive)])
-def test_objects_whose_attributes_cannot_be_read(shell: Shell, options: str) -> None:
+def test_attributes_of_uncooperative_objects_are_not_read(shell: Shell, options: str) -> None:
     shell.run(UNCOOPERATIVE)
     _, explained = run_both_ways(shell, USES_THEM, options)
     assert explained.error_in_exec is None

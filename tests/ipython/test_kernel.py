@@ -34,7 +34,7 @@ ids = torch.randint(0, 200, (2, 16))
 loss = model(input_ids=ids, labels=ids, use_cache=False).loss
 loss.backward()
 """
-#: Since Python 3.12, a comprehension is part of the enclosing function, and one more of them breaks.
+#: Since Python 3.12, comprehensions are part of the enclosing function, and one more of them breaks.
 BREAKS = 3 if sys.version_info >= (3, 12) else 2
 
 
@@ -49,7 +49,7 @@ def test_one_output_is_shown_immediately_and_completed_in_place(kernel: Kernel) 
     assert Report.from_dict(last[MIME_TYPE]).summary.breaks == 1
 
 
-def test_a_long_compilation_does_not_look_like_a_hang(kernel: Kernel) -> None:
+def test_progress_is_shown_during_a_long_compilation(kernel: Kernel) -> None:
     kernel.run(
         "%%compile_explain\nimport time, torch\ndef slow(gm, inputs):\n    time.sleep(2.6)\n    return gm\n"
         "_ = torch.compile(lambda x: x + 1, backend=slow)(torch.ones(2))"
@@ -60,14 +60,14 @@ def test_a_long_compilation_does_not_look_like_a_hang(kernel: Kernel) -> None:
     assert [state["elapsed_s"] for state in progress] == sorted(state["elapsed_s"] for state in progress)
 
 
-def test_report_survives_output_that_the_cell_clears(kernel: Kernel) -> None:
+def test_the_report_survives_clear_output(kernel: Kernel) -> None:
     kernel.run(f"%%compile_explain\nfrom IPython.display import clear_output\n{BREAK}f(torch.ones(2))\nclear_output()")
     last = [m for m in kernel.messages if m["msg_type"] in {"display_data", "update_display_data"}][-1]
     assert last["msg_type"] == "display_data"
     assert MIME_TYPE in last["content"]["data"]
 
 
-def test_the_report_does_not_clear_what_the_cell_has_printed(kernel: Kernel) -> None:
+def test_the_report_does_not_clear_the_output_of_the_cell(kernel: Kernel) -> None:
     kernel.run(
         f"%%compile_explain\nfrom IPython.display import clear_output\n{BREAK}f(torch.ones(2))\n"
         "for epoch in range(2):\n    print(epoch, end=' ')\n    clear_output(wait=True)"
@@ -101,7 +101,7 @@ def test_the_text_has_no_lines_of_ipython_or_dynamo(kernel: Kernel) -> None:
     assert [word in head for word in ("modeling_bart.py", "output_capturing.py", "GB0170")] == [True] * 3
 
 
-def test_a_saved_model_cell_is_small_and_complete() -> None:
+def test_a_saved_cell_with_a_model_is_small_and_complete() -> None:
     cells = ("%load_ext jupyter_graphbreak", f"%%compile_explain\n{BART}")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     NotebookClient(notebook, timeout=240, kernel_name="python3", store_widget_state=True).execute()

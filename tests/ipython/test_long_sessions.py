@@ -25,10 +25,10 @@ gc.collect()
 reports = sum(type(thing) is Report for thing in gc.get_objects())
 print(len(comm.get_comm_manager().comms), reports)
 """
-#: The maximum number of live outputs of different cells, each with a widget and its layout; fewer than for users.
-MOST = 10
+#: The maximum number of cells whose output is live (a widget and its layout); users have a higher limit.
+MAX_LIVE = 10
 LOAD = f"""from jupyter_graphbreak.ipython import output
-output._MAX_LIVE_OUTPUTS = {MOST}
+output._MAX_LIVE_OUTPUTS = {MAX_LIVE}
 %load_ext jupyter_graphbreak"""
 
 
@@ -54,18 +54,18 @@ def test_running_one_cell_again_leaves_one_widget(kernel: Kernel) -> None:
 
 
 def test_the_oldest_reports_of_many_cells_become_static(kernel: Kernel) -> None:
-    for number in range(MOST + 5):
+    for number in range(MAX_LIVE + 5):
         kernel.run(RUN, {"cellId": f"cell {number}"})
     first, *_, last = kernel.bundles()  # the oldest live cell, and the cell that ran
     assert {"text/html", MIME_TYPE} < set(first)
     assert WIDGET_VIEW not in first
     assert WIDGET_VIEW in last
     comms, _ = count_live_outputs(kernel)
-    assert comms <= 2 * MOST
+    assert comms <= 2 * MAX_LIVE
 
 
 @pytest.mark.exhaustive
-def test_a_very_long_line_is_stored_once(kernel: Kernel) -> None:
+def test_a_very_long_line_is_not_stored_repeatedly(kernel: Kernel) -> None:
     kernel.run(f"{RUN}text = {'x' * 200_000!r}; f(torch.ones(3)); torch._dynamo.graph_break()")
     report = kernel.report()
     assert len(report.to_json()) < 700_000

@@ -41,7 +41,7 @@ def f(x):
 
 
 class Shell:
-    """A shell with the extension loaded; keeps what the last cell displayed and printed."""
+    """A shell with the extension loaded; it keeps the displays and the output of the last cell."""
 
     def __init__(self) -> None:
         InteractiveShell.clear_instance()
@@ -106,7 +106,9 @@ def test_a_method_of_a_compiled_module_is_not_compiled(shell: Shell) -> None:
         ),
     ],
 )
-def test_a_call_that_compile_in_place_does_not_reach(shell: Shell, method: str, call: str, note: str) -> None:
+def test_a_call_that_compile_in_place_does_not_compile_is_noted(
+    shell: Shell, method: str, call: str, note: str
+) -> None:
     shell.run(
         f"import torch\nclass Net(torch.nn.Module):\n    {method}\n    def forward(self, x):\n        return x.sin()"
     )
@@ -118,7 +120,7 @@ def test_a_call_that_compile_in_place_does_not_reach(shell: Shell, method: str, 
 
 
 def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
-    """The host's own code, such as that of a variable viewer, has the number of the cell that follows."""
+    """Code that the host itself runs, such as a variable viewer's, has the number of the next cell."""
 
     def cell_of(name: str) -> CellText | None:
         return CellTexts(shell.ip).find(shell.ip.user_ns[name].__code__.co_filename)
@@ -149,7 +151,7 @@ def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
         assert cell.text == text.rstrip("\n")
 
 
-EXPLAIN = "%%compile_explain -o told"
+EXPLAIN = "%%compile_explain -o report"
 
 
 @pytest.mark.parametrize(
@@ -168,19 +170,19 @@ EXPLAIN = "%%compile_explain -o told"
         ),
     ],
 )
-def test_a_break_below_another_magic_is_at_its_line(shell: Shell, magics: str) -> None:
+def test_a_break_below_two_magics_has_its_line(shell: Shell, magics: str) -> None:
     text = f"{magics}\n{BREAK}f(torch.ones(2))"
     shell.run("%%time\nimport torch\ndef other(x):\n    return x")
     shell.run(text)
-    messages = shell.ip.user_ns["told"]
-    (break_,) = messages.breaks
+    report = shell.ip.user_ns["report"]
+    (break_,) = report.breaks
     assert text.split("\n")[break_.location.line - 1] == "    torch._dynamo.graph_break()"
-    cells = [source.name for source in messages.sources if source.kind == "cell"]
+    cells = [source.name for source in report.sources if source.kind == "cell"]
     assert cells == [f"Cell In[{shell.ip.execution_count - 1}]"]
-    assert {remedy.verdict for remedy in messages.remedies or []} <= {"works"}
+    assert {remedy.verdict for remedy in report.remedies or []} <= {"works"}
 
 
-def test_code_of_an_earlier_cell_below_time_is_not_taken_for_that_of_this_cell(shell: Shell) -> None:
+def test_code_of_an_earlier_cell_with_a_magic_is_not_attributed_to_this_cell(shell: Shell) -> None:
     shell.run(f"%%time\n{BREAK}")
     shell.run("%%compile_explain\n%%time\nf(torch.ones(2))\nx = 1")
     (break_,) = shell.report.breaks
@@ -188,7 +190,7 @@ def test_code_of_an_earlier_cell_below_time_is_not_taken_for_that_of_this_cell(s
     assert "cell" not in {source.kind for source in shell.report.sources if source.id == break_.location.source}
 
 
-def test_report_of_a_cell_that_fails_is_shown_and_the_error_stays(shell: Shell) -> None:
+def test_the_report_of_a_cell_that_fails_is_shown_and_the_error_is_raised(shell: Shell) -> None:
     result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))\n1 / 0")
     assert isinstance(result.error_in_exec, ZeroDivisionError)
     report = shell.report
@@ -200,7 +202,7 @@ def test_report_of_a_cell_that_fails_is_shown_and_the_error_stays(shell: Shell) 
 
 
 def test_the_headline_names_the_cell_that_ran(shell: Shell) -> None:
-    """This does not depend on the cell of the function or on the program that runs the shell."""
+    """This depends neither on the cell that defines the function nor on the program that runs the shell."""
     shell.run(BREAK)
     shell.run("compiled = f")
     shell.run("whole = torch.compile(torch.nn.Linear(2, 2), backend='eager')")
@@ -231,7 +233,7 @@ def test_an_interrupt_is_raised_and_reported(shell: Shell) -> None:
     assert shell.report.to_text().startswith("Interrupted, ")
 
 
-def test_interrupt_in_the_middle_of_a_compilation(shell: Shell) -> None:
+def test_an_interrupt_during_a_compilation_is_raised_and_reported(shell: Shell) -> None:
     cell = (
         "%%compile_explain\nimport torch\ndef stop(gm, inputs):\n    raise KeyboardInterrupt\n"
         "@torch.compile(backend=stop)\ndef f(x):\n    return x + 1\nf(torch.ones(2))"
@@ -244,17 +246,17 @@ def test_interrupt_in_the_middle_of_a_compilation(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("options", ["", "--try"])
-def test_an_interrupt_while_the_report_is_made_ends_the_cell_after_it(
+def test_an_interrupt_while_the_report_is_made_is_raised_after_the_report(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:
-    make = Observation._report
+    make_report = Observation._report
 
-    def interrupted(self: Observation, *args: Any) -> Any:
-        result = make(self, *args)
+    def make_report_and_interrupt(self: Observation, *args: Any) -> Any:
+        result = make_report(self, *args)
         signal.raise_signal(signal.SIGINT)
         return result
 
-    monkeypatch.setattr(Observation, "_report", interrupted)
+    monkeypatch.setattr(Observation, "_report", make_report_and_interrupt)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         result = shell.run(f"%%compile_explain {options}\n{BREAK}f(torch.ones(2))")
@@ -281,7 +283,7 @@ def test_an_interrupt_while_the_report_is_made_ends_the_cell_after_it(
         ),
     ],
 )
-def test_misuse_is_one_line_and_the_cell_does_not_run(shell: Shell, options: str, message: str) -> None:
+def test_misuse_is_reported_in_one_line_and_the_cell_does_not_run(shell: Shell, options: str, message: str) -> None:
     shell.run(f"%%compile_explain {options}\nran = True")
     printed = [line for line in shell.io.stderr.split("\n") if line]
     assert any(message in line for line in printed), printed
@@ -293,12 +295,12 @@ def test_misuse_is_one_line_and_the_cell_does_not_run(shell: Shell, options: str
 @pytest.mark.parametrize(
     ("line", "message"), [("3 + 4", "is not a call: write f(x)"), ("f(", "cannot read 'f('"), ("", "cannot read ''")]
 )
-def test_line_magic_needs_a_call(shell: Shell, line: str, message: str) -> None:
+def test_the_line_magic_needs_a_call(shell: Shell, line: str, message: str) -> None:
     shell.run(f"%compile_explain {line}")
     assert message in shell.io.stderr
 
 
-def test_syntax_error_is_ipythons_own_at_the_editors_line(shell: Shell) -> None:
+def test_a_syntax_error_is_ipythons_own_with_the_line_of_the_editor(shell: Shell) -> None:
     result = shell.run("%%compile_explain\nx = 1\ny = = 2\n")
     assert isinstance(result.error_before_exec, SyntaxError)
     assert result.error_before_exec.lineno == 3
@@ -307,7 +309,7 @@ def test_syntax_error_is_ipythons_own_at_the_editors_line(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(("version", "expected"), [(None, "PyTorch is not installed here"), ("2.8.1", "2.9 is needed")])
-def test_no_torch_or_an_old_one(
+def test_a_missing_or_old_pytorch_is_reported(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, version: str | None, expected: str
 ) -> None:
     if version is None:
@@ -329,15 +331,15 @@ def test_line_magic_compiles_one_call_and_returns_its_value(shell: Shell) -> Non
     assert (break_.location.line, break_.location.function) == (4, "g")
 
 
-def test_a_report_is_stored(shell: Shell) -> None:
-    shell.run(f"%%compile_explain -o seen\n{BREAK}f(torch.ones(2))")
-    assert shell.ip.user_ns["seen"].summary.breaks == 1
-    shell.run("seen")
-    assert read_report({MIME_TYPE: seen_bundle(shell)}).to_dict() == shell.ip.user_ns["seen"].to_dict()
+def test_the_report_is_stored_in_a_variable(shell: Shell) -> None:
+    shell.run(f"%%compile_explain -o stored\n{BREAK}f(torch.ones(2))")
+    assert shell.ip.user_ns["stored"].summary.breaks == 1
+    shell.run("stored")
+    assert read_report({MIME_TYPE: stored_bundle(shell)}).to_dict() == shell.ip.user_ns["stored"].to_dict()
 
 
-def seen_bundle(shell: Shell) -> dict[str, Any]:
-    data, _ = shell.ip.display_formatter.format(shell.ip.user_ns["seen"])
+def stored_bundle(shell: Shell) -> dict[str, Any]:
+    data, _ = shell.ip.display_formatter.format(shell.ip.user_ns["stored"])
     assert "compile_explain" in data["text/plain"]
     bundle: dict[str, Any] = data[MIME_TYPE]
     return bundle
@@ -378,10 +380,10 @@ def test_cell_that_calls_previously_compiled_code_runs_unchanged(shell: Shell) -
 
 
 def test_an_internal_error_of_dynamo_is_linked_to_its_break(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacking(*_: Any, **__: Any) -> Any:
+    def raise_attribute_error(*_: Any, **__: Any) -> Any:
         raise AttributeError("nothing like it")
 
-    monkeypatch.setattr(torch._dynamo.variables.tensor.TensorVariable, "call_method", lacking)
+    monkeypatch.setattr(torch._dynamo.variables.tensor.TensorVariable, "call_method", raise_attribute_error)
     shell.run("%%compile_explain\nimport torch\ntorch.compile(lambda x: x.sum(), backend='eager')(torch.ones(2))")
     assert shell.report.error is not None
     assert (shell.report.error.break_, len(shell.report.breaks)) == ("b1", 1)
@@ -399,7 +401,7 @@ def test_options_without_effect_are_reported(shell: Shell) -> None:
     assert any("--fullgraph had no effect" in note.message for note in shell.report.diagnostics)
 
 
-def test_names_with_the_prefix_of_the_wrapper_are_noted_once_where_they_are_saved(shell: Shell) -> None:
+def test_saving_names_with_the_prefix_of_the_wrapper_is_noted_once(shell: Shell) -> None:
     cell = """%%compile_explain -o report
 import io, torch
 model = torch.compile(torch.nn.Linear(2, 2), backend="eager")
@@ -425,10 +427,10 @@ def test_settings_are_restored(shell: Shell) -> None:
         return list(trace.handlers), trace.level, default_device_state(), torch.random.get_rng_state().tolist()
 
     before = settings()
-    patched = torch._dynamo.convert_frame.log_dynamo_start
+    original_function = torch._dynamo.convert_frame.log_dynamo_start
     shell.run(f"%%compile_explain --device cpu --backend eager\n{BREAK}f(torch.ones(2))")
     assert settings() == before
-    assert torch._dynamo.convert_frame.log_dynamo_start is patched
+    assert torch._dynamo.convert_frame.log_dynamo_start is original_function
     assert torch._dynamo.eval_frame._stance.backend is None
 
 
@@ -441,7 +443,7 @@ def test_default_device_set_by_the_cell_stays(shell: Shell) -> None:
 
 
 def test_an_error_while_undoing_never_reaches_the_user(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Failing(contextlib.ExitStack):
+    class FailingStack(contextlib.ExitStack):
         def close(self) -> None:
             super().close()
             raise RuntimeError("stuck")
@@ -450,7 +452,7 @@ def test_an_error_while_undoing_never_reaches_the_user(shell: Shell, monkeypatch
 
     def init(stack: GuardedExitStack, on_fault: Callable[[str, Exception], None]) -> None:
         original(stack, on_fault)
-        stack.contexts = Failing()
+        stack.contexts = FailingStack()
 
     monkeypatch.setattr(GuardedExitStack, "__init__", init)
     result = shell.run("%%compile_explain -b eager\nimport torch\nx = torch.ones(2)\nx.sum().item()")
@@ -473,7 +475,7 @@ def test_an_internal_error_never_reaches_the_user(shell: Shell, monkeypatch: pyt
     )
 
 
-#: Functions of the magic that may fail.
+#: Functions of the magic that the test below makes fail.
 MAGIC_FUNCTIONS = (
     "cell.rewriting:replace_magic_line",
     "cell.rewriting:CellRewriter._rewrite_safely",
@@ -500,7 +502,7 @@ MAGIC_FUNCTIONS = (
 )
 
 
-#: Cells: one compiled as a function, one whose calls are compiled, one that runs unchanged, one with a magic below.
+#: A cell that is compiled as a function, one whose calls are compiled, one that runs unchanged, one with two magics.
 BODIES = (
     "z = x * 2\nif z.sum() > 0:\n    z = z + 1\nz",
     "def double(t):\n    return t * 2\nz = double(x) + 1\nz",
@@ -512,9 +514,9 @@ BODIES = (
 @pytest.mark.parametrize(
     ("function", "body"),
     [
-        pytest.param(function, body, marks=[] if number % len(BODIES) == place else [pytest.mark.exhaustive])
+        pytest.param(function, body, marks=[] if number % len(BODIES) == position else [pytest.mark.exhaustive])
         for number, function in enumerate(MAGIC_FUNCTIONS)
-        for place, body in enumerate(BODIES)
+        for position, body in enumerate(BODIES)
     ],
 )
 def test_a_cell_runs_even_if_the_magic_fails(
@@ -525,7 +527,7 @@ def test_a_cell_runs_even_if_the_magic_fails(
     trace = logging.getLogger("torch.__trace")
     before = (list(trace.handlers), torch.nn.Module.__call__, threading.Thread.start)
     with monkeypatch.context() as patch:
-        patch.setattr(broken, "__code__", _failing.__code__)  # also breaks references to the function
+        patch.setattr(broken, "__code__", _raise_error.__code__)  # also affects references to the function
         result = shell.run(f"%%compile_explain\n{body}")
     assert result.success
     assert shell.ip.user_ns["z"].tolist() == [3, 3]
@@ -541,7 +543,7 @@ def test_a_cell_runs_even_if_the_magic_fails(
     assert len(shell.report.graphs) == 1
 
 
-def _failing(*_: object, **__: object) -> None:
+def _raise_error(*_: object, **__: object) -> None:
     raise RuntimeError("a fault")
 
 
@@ -549,10 +551,10 @@ def _failing(*_: object, **__: object) -> None:
     "cell",
     ["for z in range(3):\n    nonlocal z", "x = 1\nbreak", "*a, *b = [1]", "__debug__ = 1"],
 )
-def test_the_magic_works_after_a_cell_that_python_refuses(shell: Shell, cell: str) -> None:
-    plain = shell.run(f"'as many lines'\n{cell}")
-    refused = shell.run(f"%%compile_explain\n{cell}")
-    error, expected = (run.error_in_exec or run.error_before_exec for run in (refused, plain))
+def test_the_magic_works_after_a_cell_that_python_cannot_compile(shell: Shell, cell: str) -> None:
+    plain_run = shell.run(f"'as many lines'\n{cell}")
+    explained_run = shell.run(f"%%compile_explain\n{cell}")
+    error, expected = (run.error_in_exec or run.error_before_exec for run in (explained_run, plain_run))
     assert isinstance(expected, SyntaxError)
     assert (type(error), str(error).split(" (")[0]) == (SyntaxError, str(expected).split(" (")[0])
     assert shell.io.stderr == ""
@@ -561,20 +563,20 @@ def test_the_magic_works_after_a_cell_that_python_refuses(shell: Shell, cell: st
 
 
 @pytest.mark.parametrize("first", ["", "%%compile_explain\n"])
-def test_ipython_does_not_walk_cells_because_of_us(shell: Shell, first: str) -> None:
-    """It walks recursively if it has transformers, and fails for a sum of many terms that Python can compile."""
+def test_ipython_has_no_transformer_of_ours_while_a_cell_runs(shell: Shell, first: str) -> None:
+    """With transformers, IPython walks a cell recursively and fails for a sum of many terms that Python can compile."""
     shell.run(f"{first}held = list(get_ipython().ast_transformers)")
     assert shell.ip.user_ns["held"] == []
 
 
 def test_transformers_of_the_user_see_the_original_cell(shell: Shell) -> None:
-    class Doubles(ast.NodeTransformer):
+    class ConstantDoubler(ast.NodeTransformer):
         def visit_Constant(self, node: ast.Constant) -> ast.Constant:
             return ast.copy_location(ast.Constant(node.value * 2), node) if node.value == 21 else node
 
-    doubles = Doubles()
+    doubler = ConstantDoubler()
     # A transformer that is added just before the cell is read comes after ours.
-    shell.ip.events.register("pre_run_cell", lambda _: shell.ip.ast_transformers.append(doubles))
+    shell.ip.events.register("pre_run_cell", lambda _: shell.ip.ast_transformers.append(doubler))
     assert shell.run("y = 21").success
     assert shell.ip.user_ns["y"] == 42
     shell.ip.events.callbacks["pre_run_cell"].pop()
@@ -582,7 +584,7 @@ def test_transformers_of_the_user_see_the_original_cell(shell: Shell) -> None:
         assert shell.run(f"{first}import torch\ny = torch.ones(1) * 21").success
         assert shell.ip.user_ns["y"].item() == 42
     shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
-    assert shell.ip.ast_transformers == [doubles]
+    assert shell.ip.ast_transformers == [doubler]
     shell.ip.run_line_magic("load_ext", "jupyter_graphbreak")
 
 
@@ -603,7 +605,7 @@ def test_loading_twice_and_unloading(shell: Shell) -> None:
     shell.ip.run_line_magic("load_ext", "jupyter_graphbreak")
 
 
-def test_help_reads_well(shell: Shell) -> None:
+def test_the_help_lists_the_options(shell: Shell) -> None:
     with capture_output() as io:
         shell.ip.run_cell("from IPython.core import page; page.page = print")
     text = shell.ip.find_line_magic("compile_explain").__doc__
@@ -652,7 +654,7 @@ def f(x):
 """
 
 
-def tables(shell: Shell) -> list[str]:
+def frontend_tables(shell: Shell) -> list[str]:
     """Return the tables of front ends that the last cell displayed above its report."""
     shown = [output["data"] for output in shell.ip.display_pub.outputs]
     return [bundle["text/plain"] for bundle in shown if bundle["text/plain"].startswith("front ends on")]
@@ -662,7 +664,7 @@ def test_front_ends_of_one_call_are_above_its_report(shell: Shell) -> None:
     shell.run(f"{BRANCH}x = torch.ones(1)")
     result = shell.run("%compile_explain --frontends -o found f(x), f(-x)")
     assert result.result.tolist() == [11]
-    (table,) = tables(shell)
+    (table,) = frontend_tables(shell)
     assert table in shell.ip.display_pub.outputs[0]["data"]["text/plain"]
     assert "with x = tensor([-1.]): tensor([9.]) instead of tensor([-11.])" in table
     assert shell.report.summary.breaks == 1
@@ -672,7 +674,7 @@ def test_front_ends_of_one_call_are_above_its_report(shell: Shell) -> None:
 
 def test_front_ends_of_the_function_that_a_cell_calls_last(shell: Shell) -> None:
     shell.run(f"%%compile_explain --frontends\n{BRANCH}x = torch.ones(1)\nprint(f(x).tolist())\ny = f(-x)")
-    (table,) = tables(shell)
+    (table,) = frontend_tables(shell)
     assert table.startswith("front ends on f(x = tensor([1.]))")
     assert "Also run with: x = tensor([-1.])." in table
     assert shell.ip.user_ns["y"].tolist() == [-11]
@@ -681,20 +683,20 @@ def test_front_ends_of_the_function_that_a_cell_calls_last(shell: Shell) -> None
 
 def test_front_ends_of_a_function_that_a_cell_compiles(shell: Shell) -> None:
     shell.run(f"%%compile_explain --frontends\n{BRANCH}c = torch.compile(f, backend='eager')\ny = c(torch.ones(1))")
-    assert tables(shell)[0].startswith("front ends on f(x = tensor([1.]))")
+    assert frontend_tables(shell)[0].startswith("front ends on f(x = tensor([1.]))")
 
 
 def test_front_ends_compare_the_original_arguments_of_a_call_that_changes_them(shell: Shell) -> None:
     shell.run("import torch\nx = torch.ones(1)\ndef f(x):\n    x.add_(1)\n    return x * 2")
     shell.run("%compile_explain --frontends f(x)")
-    assert tables(shell)[0].startswith("front ends on f(x = tensor([1.]))")
+    assert frontend_tables(shell)[0].startswith("front ends on f(x = tensor([1.]))")
     assert shell.ip.user_ns["x"].tolist() == [2]
 
 
 def test_front_ends_start_with_the_original_state_of_a_call_that_changes_it(shell: Shell) -> None:
     shell.run("import torch\nx = torch.ones(1)\nseen = {}\ndef f(x):\n    return x + seen.setdefault('first', x * 2)")
     shell.run("%compile_explain --frontends f(x), f(-x)")
-    (table,) = tables(shell)
+    (table,) = frontend_tables(shell)
     assert "with x = tensor([-1.]): tensor([-3.]) instead of tensor([1.])" in table
     assert "A call changes seen, so each of these was run after the first input." in table
     assert shell.ip.user_ns["seen"]["first"].tolist() == [2]
@@ -704,9 +706,9 @@ def test_front_ends_start_with_the_original_state_of_a_call_that_changes_it(shel
 def test_front_ends_of_a_compiled_function_and_of_a_method(shell: Shell) -> None:
     shell.run(f"{BREAK}class A:\n    def g(self, x):\n        return x + 1\na = A()\nx = torch.ones(2)")
     shell.run("%compile_explain --frontends f(x)")
-    assert " torch.compile                     right, with breaks   2 graphs, 1 break" in tables(shell)[0]
+    assert " torch.compile                     right, with breaks   2 graphs, 1 break" in frontend_tables(shell)[0]
     shell.run("%compile_explain --frontends a.g(x)")
-    assert tables(shell)[0].startswith("front ends on A.g(x = tensor([1., 1.]))")
+    assert frontend_tables(shell)[0].startswith("front ends on A.g(x = tensor([1., 1.]))")
 
 
 @pytest.mark.parametrize(
@@ -725,13 +727,13 @@ def test_without_a_call_to_compare_the_message_shows_the_form(shell: Shell, cell
     errors = [line for line in shell.io.stderr.split("\n") if "UsageError" in line]
     assert len(errors) == 1
     assert message in errors[0]
-    assert tables(shell) == []
+    assert frontend_tables(shell) == []
 
 
 def test_front_ends_of_a_cell_that_fails_are_not_compared(shell: Shell) -> None:
     result = shell.run(f"%%compile_explain --frontends\n{BRANCH}f(torch.ones(1))\n1 / 0")
     assert isinstance(result.error_in_exec, ZeroDivisionError)
-    assert tables(shell) == []
+    assert frontend_tables(shell) == []
     assert shell.report.status == "error"
 
 
@@ -744,7 +746,7 @@ def test_front_ends_of_a_cell_that_fails_are_not_compared(shell: Shell) -> None:
         ("compiling.compile_options", "ensure_compiled", ""),
     ],
 )
-def test_an_internal_error_does_not_prevent_the_call_of_a_line(
+def test_an_internal_error_does_not_prevent_the_call_of_a_line_magic(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, module: str, function: str, options: str
 ) -> None:
     shell.run("import torch\nmade = []\ndef f(x):\n    made.append(x)\n    return x * 2")
@@ -789,23 +791,23 @@ def test_no_name_of_dynamo_stays_in_the_notebook(shell: Shell, code: str) -> Non
 
 def test_a_traceback_names_all_parameters_of_a_function_that_broke_before(shell: Shell) -> None:
     define = "def f(x, *rest, flag=True, **more):\n    if x.sum() > 1 and flag:\n        z += 1\n    return x\n"
-    shells = []
+    signatures = []
     for first in ("#", "%%compile_explain"):
         shell.run(f"{first}\nimport torch\n{define}y = torch.ones(2) + 1\nf(y, 3, other=4)")
         printed = re.sub(r"\x1b\[[0-9;]*m", "", shell.io.stdout)
-        shells.append(re.findall(r"line \d+, in (f\(.*\))", printed))
-    assert shells == [["f(x, flag, *rest, **more)"]] * 2
+        signatures.append(re.findall(r"line \d+, in (f\(.*\))", printed))
+    assert signatures == [["f(x, flag, *rest, **more)"]] * 2
     assert shell.report.frames
 
 
-OTHER = """import torch
+TWO_BREAKS = """import torch
 @torch.compile(backend="eager")
 def g(x):
     torch._dynamo.graph_break()
     torch._dynamo.graph_break()
     return x - 1
 """
-CALLED = """import torch
+CALLED_MODULE = """import torch
 class Net(torch.nn.Module):
     def forward(self, x):
         if x.sum() > 0:
@@ -815,25 +817,25 @@ net = Net()
 net(torch.ones(3))"""
 
 
-def test_a_different_thread_records_while_a_cell_is_explained(shell: Shell) -> None:
-    shell.run(OTHER)
-    other, began, ends = shell.ip.user_ns["g"], threading.Event(), threading.Event()
+def test_a_different_thread_can_record_while_a_cell_is_explained(shell: Shell) -> None:
+    shell.run(TWO_BREAKS)
+    other, has_begun, may_end = shell.ip.user_ns["g"], threading.Event(), threading.Event()
     reports: list[Report] = []
 
     def work() -> None:
         with jupyter_graphbreak.capture() as run:
-            began.set()
-            ends.wait()
+            has_begun.set()
+            may_end.wait()
             other(torch.ones(3))
         reports.append(run.report)
 
     thread = threading.Thread(target=work)
     thread.start()
-    began.wait()
-    shell.run(f"%%compile_explain\n{CALLED}")
+    has_begun.wait()
+    shell.run(f"%%compile_explain\n{CALLED_MODULE}")
     explained = shell.report
     shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))")
-    ends.set()
+    may_end.set()
     thread.join()
     assert [compiled.name for compiled in explained.compiled or ()] == ["net"]
     assert (explained.summary.breaks, shell.report.summary.breaks) == (1, 1)
@@ -851,7 +853,7 @@ def f(x):
 f(torch.zeros(2))"""
 
 
-def test_values_of_a_line_of_a_cell(shell: Shell) -> None:
+def test_values_of_a_line_are_shown(shell: Shell) -> None:
     shell.run("import torch")
     shell.run(NAN)
     (values,) = shell.report.values or []
@@ -885,21 +887,21 @@ def test_scripts_of_a_cell_are_written_and_run_alone(shell: Shell) -> None:
 @pytest.mark.parametrize("options", ["", "--try", "--check"])
 def test_other_threads_notice_nothing_of_an_explained_cell(shell: Shell, options: str) -> None:
     """Calls of the same module on a different thread are not compiled and run no changed code."""
-    shell.run(CALLED)
-    net, began, ends = shell.ip.user_ns["net"], threading.Event(), threading.Event()
-    seen: list[Any] = []
+    shell.run(CALLED_MODULE)
+    net, has_begun, may_end = shell.ip.user_ns["net"], threading.Event(), threading.Event()
+    values: list[Any] = []
 
     def work() -> None:
-        while not ends.wait(0.001):  # without a pause, this thread would take most of the time from the cell
-            seen.append(net(torch.ones(3)).tolist())
-            began.set()
+        while not may_end.wait(0.001):  # without a pause, this thread would slow the cell down
+            values.append(net(torch.ones(3)).tolist())
+            has_begun.set()
 
     thread = threading.Thread(target=work)
     thread.start()
-    began.wait()
+    has_begun.wait()
     shell.run(f"%%compile_explain {options}\nnet(torch.ones(3))")
-    ends.set()
+    may_end.set()
     thread.join()
     assert shell.report.summary.breaks == 1
-    assert all(value == [3.0, 3.0, 3.0] for value in seen)
+    assert all(value == [3.0, 3.0, 3.0] for value in values)
     assert shell.ip.user_ns["_"].tolist() == [3.0, 3.0, 3.0]

@@ -7,7 +7,7 @@ import pytest
 from jupyter_graphbreak.report.remedies import WORKING, Remedy
 from jupyter_graphbreak.results import Report
 from tests.ipython.conftest import Kernel
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 FUNCTION = """import torch
 def step(x):
@@ -43,7 +43,7 @@ def apply_remedy(cells: list[str], report: Report, remedy: Remedy) -> list[str]:
     return edited
 
 
-@pytest.mark.parametrize("name", sampled(PROGRAMS, 4))
+@pytest.mark.parametrize("name", sample_parameters(PROGRAMS, 4))
 def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
     # Other tests compile in the same kernel, so names must differ.
     programs = [cell.replace("step", f"step_{len(name)}").replace("Net", f"Net{len(name)}") for cell in PROGRAMS[name]]
@@ -51,21 +51,21 @@ def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
     for cell in cells:
         assert kernel.run(cell)["status"] == "ok"
     report = kernel.report()
-    claims = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.edits]
-    assert any("after the call" in remedy.title for remedy in claims), [
+    working_remedies = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.edits]
+    assert any("after the call" in remedy.title for remedy in working_remedies), [
         (remedy.title, remedy.verdict, remedy.reason) for remedy in report.remedies or []
     ]
-    for remedy in claims:
+    for remedy in working_remedies:
         changed = apply_remedy(cells, report, remedy)
         assert "backend='eager'" in "\n".join(changed)
         assert ("dynamic=True" in "\n".join(changed)) == ("dynamic=True" in "\n".join(cells))
         for cell in changed:
             assert kernel.run(cell.replace("%%compile_explain --try", "%%compile_explain"))["status"] == "ok"
         assert "sum 6.0\n" in kernel.stdout()
-        left = kernel.report()
-        gone = {b.location.code for b in report.breaks if b.id in remedy.breaks and b.location is not None}
-        assert not gone & {b.location.code for b in left.breaks if b.location is not None}, changed
-        assert left.summary.graphs >= 1, changed
+        report_after = kernel.report()
+        removed_code = {b.location.code for b in report.breaks if b.id in remedy.breaks and b.location is not None}
+        assert not removed_code & {b.location.code for b in report_after.breaks if b.location is not None}, changed
+        assert report_after.summary.graphs >= 1, changed
 
 
 def test_reports_of_the_python_functions_name_cells(kernel: Kernel) -> None:

@@ -13,7 +13,7 @@ class Shell:
 
 
 @pytest.mark.parametrize(
-    ("command", "live"),
+    ("command", "is_live"),
     [
         (["/usr/bin/python", "/usr/local/bin/jupyter-console"], False),
         (["python", "-m", "jupyter_console"], False),
@@ -21,7 +21,9 @@ class Shell:
         (["python", "script.py", "--title", "jupyter-console"], True),
     ],
 )
-def test_a_console_gets_the_report_only(monkeypatch: pytest.MonkeyPatch, command: list[str], live: bool) -> None:
+def test_a_console_shows_only_the_final_report(
+    monkeypatch: pytest.MonkeyPatch, command: list[str], is_live: bool
+) -> None:
     class Parent:
         def __init__(self, pid: int) -> None:
             assert pid > 0
@@ -30,4 +32,4 @@ def test_a_console_gets_the_report_only(monkeypatch: pytest.MonkeyPatch, command
             return command
 
     monkeypatch.setattr(psutil, "Process", Parent)
-    assert Output(Shell()).is_updatable is live  # type: ignore[arg-type]
+    assert Output(Shell()).is_updatable is is_live  # type: ignore[arg-type]

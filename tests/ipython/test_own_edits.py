@@ -37,7 +37,7 @@ def own_remedies(report: Report) -> list[Remedy]:
     "cell",
     [f"{COMPILED}{CALL}", pytest.param(f"%%compile_explain\n{COMPILED}{CALL}", marks=pytest.mark.exhaustive)],
 )
-def test_an_edited_cell(kernel: Kernel, cell: str) -> None:
+def test_an_edited_cell_is_tried(kernel: Kernel, cell: str) -> None:
     kernel.run(cell, edit_request((cell, cell.replace(BRANCH, WHERE))))
     (right,) = own_remedies(kernel.report())
     assert (right.verdict, right.title) == ("works", "Your edit")
@@ -51,7 +51,7 @@ def test_an_edited_cell(kernel: Kernel, cell: str) -> None:
 
 
 @pytest.mark.exhaustive
-def test_an_edit_of_a_cell_that_is_compiled_as_one_function(kernel: Kernel) -> None:
+def test_an_edit_of_a_cell_that_is_one_function_is_tried(kernel: Kernel) -> None:
     cell = "import torch\nx = torch.ones(3) * 2\nif x.sum() > 0:\n    x = x + 1\nx.tolist()"
     new = cell.replace("if x.sum() > 0:\n    x = x + 1", "x = torch.where(x.sum() > 0, x + 1, x)")
     kernel.run(cell, edit_request((cell, new)))
@@ -59,7 +59,7 @@ def test_an_edit_of_a_cell_that_is_compiled_as_one_function(kernel: Kernel) -> N
     assert [remedy.verdict for remedy in own_remedies(kernel.report())] == ["works on what ran"]
 
 
-def test_a_function_of_an_earlier_cell(kernel: Kernel) -> None:
+def test_an_edit_of_an_earlier_cell_is_tried(kernel: Kernel) -> None:
     count = kernel.run(COMPILED)["execution_count"]
     kernel.run(CALL, edit_request((COMPILED, COMPILED.replace(BRANCH, WHERE))))
     (right,) = own_remedies(kernel.report())
@@ -92,7 +92,7 @@ def test_an_edit_that_cannot_be_judged_has_a_reason(kernel: Kernel) -> None:
     assert "Your edit was not tried" in " ".join(note.message for note in kernel.report().diagnostics)
 
 
-def test_a_patch(kernel: Kernel, tmp_path: Path) -> None:
+def test_a_patch_is_tried(kernel: Kernel, tmp_path: Path) -> None:
     other_break = "    int(y.sum().item()) if y.sum() > 9 else 0\n"
     cell = f"{COMPILED}{CALL}".replace("    return y", f"{other_break}    return y")
     count = kernel.run("1")["execution_count"] + 1

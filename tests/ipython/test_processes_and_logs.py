@@ -23,7 +23,7 @@ if __name__ == "__main__":
 """
 
 
-def test_processes_and_their_logs(kernel: Kernel, tmp_path: Path) -> None:
+def test_a_child_process_is_part_of_the_report(kernel: Kernel, tmp_path: Path) -> None:
     script = tmp_path / "child.py"
     script.write_text(CHILD)
     kernel.run(
@@ -31,9 +31,9 @@ def test_processes_and_their_logs(kernel: Kernel, tmp_path: Path) -> None:
         f"import os, subprocess, sys, torch\nsubprocess.run([sys.executable, {str(script)!r}], check=True)\n"
         "y = torch.compile(torch.sin)(torch.ones(2))"
     )
-    shown = kernel.bundles()[-1]
-    assert "2 processes" in shown["text/plain"]
-    assert "print" in shown["text/html"]
+    bundle = kernel.bundles()[-1]
+    assert "2 processes" in bundle["text/plain"]
+    assert "print" in bundle["text/html"]
 
     kernel.run("print([[b.location.line for b in process.report.breaks] for process in job.processes])")
     assert kernel.stdout() == "[[], [6]]\n"
@@ -52,9 +52,7 @@ def test_a_forked_process_runs_code_of_cells(kernel: Kernel) -> None:
         "%%compile_explain --processes -o job\nimport multiprocessing\ny = torch.compile(torch.sin)(torch.ones(2))\n"
         "process = multiprocessing.get_context('fork').Process(target=work)\nprocess.start()\nprocess.join()"
     )
-    kernel.run(
-        "(found,) = job.breaks\nprint(found.place.cell.startswith('Cell In['), found.place.path, found.place.line)"
-    )
+    kernel.run("(b,) = job.breaks\nprint(b.place.cell.startswith('Cell In['), b.place.path, b.place.line)")
     assert kernel.stdout() == "True None 6\n"
 
 
@@ -70,7 +68,7 @@ def test_the_line_magic_explains_a_log(kernel: Kernel, tmp_path: Path) -> None:
     reply = kernel.run(f"%compile_explain -o explained --log {tmp_path / 'logs'}")
     assert reply["status"] == "ok"
     assert "print" in kernel.bundles()[-1]["text/plain"]
-    kernel.run("print([broken.location.line for broken in explained.breaks])")
+    kernel.run("print([b.location.line for b in explained.breaks])")
     assert kernel.stdout() == "[6]\n"
 
 
@@ -78,7 +76,7 @@ def test_the_line_magic_explains_a_log(kernel: Kernel, tmp_path: Path) -> None:
     ("line", "message"),
     [("--log /nowhere/at/all", "/nowhere/at/all"), ("--log /tmp f(x)", "leave out 'f(x)'")],
 )
-def test_a_log_that_cannot_be_explained(kernel: Kernel, line: str, message: str) -> None:
+def test_a_log_that_cannot_be_explained_is_a_usage_error(kernel: Kernel, line: str, message: str) -> None:
     reply = kernel.run(f"%compile_explain {line}")
     assert reply["ename"] == "UsageError"
     assert message in reply["evalue"]

@@ -36,16 +36,16 @@ def traceback_of(kernel: Kernel) -> str:
     return re.sub(r"In\[\d+\]|0x\w+", "", text)
 
 
-def breaks_at(report: Report) -> list[tuple[str, int, int | None]]:
+def break_locations(report: Report) -> list[tuple[str, int, int | None]]:
     names = {source.id: source.name for source in report.sources}
     locations = [break_.location for break_ in report.breaks]
     return [(names[location.source], location.line, location.column) for location in locations if location is not None]
 
 
-def test_lines_and_columns_are_those_of_the_cell(kernel: Kernel) -> None:
+def test_breaks_have_lines_and_columns_of_the_cell(kernel: Kernel) -> None:
     reply = kernel.run(f"{STEP}f(torch.ones(2)).tolist()", REQUEST)
     report = kernel.report()
-    assert breaks_at(report) == [(f"Cell In[{reply['execution_count']}]", 5, 4)]
+    assert break_locations(report) == [(f"Cell In[{reply['execution_count']}]", 5, 4)]
     assert report.sources[0].segments[0].text == f"{STEP}f(torch.ones(2)).tolist()"
     (result,) = [m["content"] for m in kernel.messages if m["msg_type"] == "execute_result"]
     assert result["data"]["text/plain"] == "[4.0, 4.0]"
@@ -55,18 +55,18 @@ def test_lines_and_columns_are_those_of_the_cell(kernel: Kernel) -> None:
 @pytest.mark.parametrize("before", ["\n\n", "    \n", "# what this is for\n\n", '"""What this is for."""\n'])
 def test_lines_count_from_the_top_of_the_editor(kernel: Kernel, before: str) -> None:
     kernel.run(f"{before}{STEP}f(torch.ones(2))", REQUEST)
-    ((_, line, column),) = breaks_at(kernel.report())
+    ((_, line, column),) = break_locations(kernel.report())
     assert (line, column) == (5 + before.count("\n"), 4)
 
 
 def test_an_indented_cell_has_its_own_columns(kernel: Kernel) -> None:
     kernel.run("".join(f"  {line}\n" for line in [*STEP.splitlines(), "f(torch.ones(2))"]), REQUEST)
-    ((_, line, column),) = breaks_at(kernel.report())
+    ((_, line, column),) = break_locations(kernel.report())
     assert (line, column) == (5, 6)
 
 
 @pytest.mark.parametrize("cell", [f"{STEP}f(torch.ones(2))\n1 / 0", "x = 1\ny = x / 0\nz = 3", "def g(:\n  pass"])
-def test_an_error_looks_like_that_of_any_cell(kernel: Kernel, cell: str) -> None:
+def test_an_error_looks_the_same_as_in_a_plain_run(kernel: Kernel, cell: str) -> None:
     kernel.run(cell)
     plain = traceback_of(kernel)
     reply = kernel.run(cell, REQUEST)
@@ -76,7 +76,7 @@ def test_an_error_looks_like_that_of_any_cell(kernel: Kernel, cell: str) -> None
         assert kernel.report().status == "error"
 
 
-def test_history_and_count_are_those_of_a_plain_run(kernel: Kernel) -> None:
+def test_history_and_count_are_the_same_as_in_a_plain_run(kernel: Kernel) -> None:
     first = kernel.run(f"{STEP}f(torch.ones(2)).tolist()", REQUEST)["execution_count"]
     second = kernel.run("print(repr(_i), _, _ih[-2] == _i)")["execution_count"]
     assert second == first + 1
@@ -91,7 +91,7 @@ def test_code_has_the_file_name_that_a_debugger_expects(kernel: Kernel) -> None:
     assert kernel.stdout() == plain
 
 
-def test_nothing_is_left_for_the_next_cell(kernel: Kernel) -> None:
+def test_a_request_does_not_affect_the_next_cell(kernel: Kernel) -> None:
     for cell in (f"{STEP}f(torch.ones(2))", "1 / 0", "def g(:"):
         kernel.run(cell, REQUEST)
         kernel.run(f"{STEP}f(torch.ones(2))")
@@ -100,24 +100,24 @@ def test_nothing_is_left_for_the_next_cell(kernel: Kernel) -> None:
     assert kernel.stdout() == "[]\n"
 
 
-def test_await_works_and_names_stay(kernel: Kernel) -> None:
+def test_await_works_and_names_are_kept(kernel: Kernel) -> None:
     reply = kernel.run("import asyncio\nasync def g():\n    return 3\nvalue = await g()", REQUEST)
     assert reply["status"] == "ok"
     kernel.run("print(value)")
     assert kernel.stdout() == "3\n"
 
 
-def test_options_are_those_of_the_magic(kernel: Kernel) -> None:
-    kernel.run(f"{STEP}f(torch.ones(2))", {"graphbreak": {"explain": "-o report"}})
-    kernel.run("print(report.summary.breaks)")
-    assert kernel.stdout() == "1\n"
+def test_a_request_can_contain_options_of_the_magic(kernel: Kernel) -> None:
+    kernel.run(f"{STEP}f(torch.ones(2))", {"graphbreak": {"explain": "--device cpu -o stored"}})
+    kernel.run("print(stored.summary.breaks, stored.device.requested)")
+    assert kernel.stdout() == "1 cpu\n"
     reply = kernel.run("ran = True", {"graphbreak": {"explain": "--backend egaer"}})
     assert (reply["ename"], reply["status"]) == ("UsageError", "error")
 
 
 def test_a_cell_with_the_magic_runs_unchanged(kernel: Kernel) -> None:
     reply = kernel.run(f"%%compile_explain -o own\n{STEP}f(torch.ones(2))", REQUEST)
-    assert breaks_at(kernel.report()) == [(f"Cell In[{reply['execution_count']}]", 6, 4)]
+    assert break_locations(kernel.report()) == [(f"Cell In[{reply['execution_count']}]", 6, 4)]
     kernel.run("print(own.summary.breaks)")
     assert kernel.stdout() == "1\n"
 
@@ -131,7 +131,7 @@ def test_requested_options_are_added_to_those_of_the_magic(kernel: Kernel) -> No
 def test_a_cell_magic_runs_and_its_python_is_explained(kernel: Kernel) -> None:
     kernel.run(f"%%capture shown\n{STEP}print(f(torch.ones(2)).tolist())", REQUEST)
     report = kernel.report()
-    assert [(line, column) for _, line, column in breaks_at(report)] == [(6, 4)]
+    assert [(line, column) for _, line, column in break_locations(report)] == [(6, 4)]
     kernel.run("print(shown.stdout, end='')")
     assert kernel.stdout() == "[4.0, 4.0]\n"
     kernel.run("%%bash\necho from the shell", REQUEST)
@@ -209,19 +209,19 @@ def test_metadata_without_a_valid_request_has_no_effect(kernel: Kernel, metadata
     assert kernel.bundles() == []
 
 
-def test_a_front_end_loads_the_extension_without_a_trace() -> None:
+def test_a_front_end_loads_the_extension_without_side_effects() -> None:
     load = '__import__("jupyter_graphbreak").answer_requests(get_ipython())'
-    fresh = Kernel("before = set(dir())")
+    fresh_kernel = Kernel("before = set(dir())")
     try:
         for _ in range(2):
-            assert fresh.run(load, silent=True, store_history=False)["status"] == "ok"
-        assert fresh.run(f"{STEP}f(torch.ones(2))", REQUEST)["execution_count"] == 2
-        assert fresh.report().summary.breaks == 1
-        fresh.run("print({name for name in dir() if not name.startswith('_')} - before)")
-        names = fresh.stdout()
+            assert fresh_kernel.run(load, silent=True, store_history=False)["status"] == "ok"
+        assert fresh_kernel.run(f"{STEP}f(torch.ones(2))", REQUEST)["execution_count"] == 2
+        assert fresh_kernel.report().summary.breaks == 1
+        fresh_kernel.run("print({name for name in dir() if not name.startswith('_')} - before)")
+        names = fresh_kernel.stdout()
         assert sorted(re.findall(r"'(\w+)'", names)) == ["before", "f", "torch"]
     finally:
-        fresh.stop()
+        fresh_kernel.stop()
 
 
 class AnsweringShell:
@@ -244,7 +244,7 @@ class AnsweringShell:
 
 
 @pytest.fixture
-def answering() -> Iterator[AnsweringShell]:
+def answering_shell() -> Iterator[AnsweringShell]:
     torch._dynamo.reset()
     shell = AnsweringShell()
     yield shell
@@ -252,18 +252,18 @@ def answering() -> Iterator[AnsweringShell]:
     InteractiveShell.clear_instance()
 
 
-def test_cells_that_a_cell_runs_are_part_of_it(answering: AnsweringShell) -> None:
-    """All of them run for the same request."""
+def test_cells_that_a_cell_runs_are_part_of_it(answering_shell: AnsweringShell) -> None:
+    """IPython runs all of them for the same request."""
     inner = "get_ipython().run_cell('1 + 1')"
-    (report,) = answering.ask(f"{inner}\n{STEP}f(torch.ones(2))\n{inner}")
+    (report,) = answering_shell.ask(f"{inner}\n{STEP}f(torch.ones(2))\n{inner}")
     assert report.summary.breaks == 1
 
 
-def test_a_cell_without_compile_is_compiled_as_one_function(answering: AnsweringShell) -> None:
-    (report,) = answering.ask("x = torch.ones(2) if 'torch' in globals() else __import__('torch').ones(2)")
+def test_a_cell_without_compile_is_compiled_as_one_function(answering_shell: AnsweringShell) -> None:
+    (report,) = answering_shell.ask("x = torch.ones(2) if 'torch' in globals() else __import__('torch').ones(2)")
     assert report.status == "ok"
-    (report,) = answering.ask("import torch\nx = torch.ones(2)\nprint('a')\ny = x + 1")
-    assert [line for _, line, _ in breaks_at(report)] == [3]
+    (report,) = answering_shell.ask("import torch\nx = torch.ones(2)\nprint('a')\ny = x + 1")
+    assert [line for _, line, _ in break_locations(report)] == [3]
 
 
 def test_a_shell_without_requests_raises_an_error() -> None:

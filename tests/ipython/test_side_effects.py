@@ -31,7 +31,7 @@ def step(x):
 """
 LINE = 3
 BRANCH_LINE = 5
-#: The kind of an effect, the statement that has it, and a function that counts how often it happened.
+#: The kind of an effect, a statement that has it, and a function that counts how often it happened.
 EFFECTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], int]]] = {
     "file": ("file", "with open('rows.txt', 'a') as out: out.write('row\\n')", lambda _: lines_of("rows.txt")),
     "environment": ("state", "os.environ['ROWS'] += '1'", lambda _: len(os.environ["ROWS"])),
@@ -79,7 +79,7 @@ def lines_of(name: str) -> int:
 
 
 class Notebook:
-    """A shell that can receive requests of a front end."""
+    """A shell that can receive requests from a front end."""
 
     def __init__(self) -> None:
         InteractiveShell.clear_instance()
@@ -90,30 +90,30 @@ class Notebook:
     def run(self, text: str, **options: Any) -> None:
         request = {"metadata": {"graphbreak": options} if options else {}, "content": {"code": text}}
         self.ip.get_parent = lambda: request
-        with capture_output(display=False) as shown:
+        with capture_output(display=False) as captured:
             self.ip.run_cell(text, store_history=True).raise_error()
-        self.error = shown.stderr
+        self.error = captured.stderr
 
     def ask(self, way: str, text: str) -> Any:
-        """Define a step, call it once in a cell with a way to request a report, and return the report."""
+        """Define a step, call it once in a cell, request an answer in one of ``WAYS``, and return the answer."""
         self.run(text)
         new = text.replace(BRANCH, WHERE)
         match way:
             case "an edited cell":
-                self.run(COMPILED, explain="--try -o found", edited=((text, new),))
+                self.run(COMPILED, explain="--try -o answer", edited=((text, new),))
             case "--patch":
                 name = f"Cell In[{self.ip.execution_count - 1}]"
                 lines = text.splitlines(), new.splitlines()
                 patch = difflib.unified_diff(*lines, f"a/{name}", f"b/{name}", lineterm="")
                 Path("own.patch").write_text("\n".join(patch) + "\n")
-                self.run(f"%%compile_explain --patch own.patch -o found\n{COMPILED}")
+                self.run(f"%%compile_explain --patch own.patch -o answer\n{COMPILED}")
             case "--frontends":
-                self.run("%%compile_explain --frontends -o found\nresult = step(torch.ones(3))")
+                self.run("%%compile_explain --frontends -o answer\nresult = step(torch.ones(3))")
             case "--frontends on a line":
-                self.run("%compile_explain --frontends -o found step(torch.ones(3))")
+                self.run("%compile_explain --frontends -o answer step(torch.ones(3))")
             case _:
-                self.run(f"%%compile_explain {way} -o found\n{COMPILED}")
-        return self.ip.user_ns["found"]
+                self.run(f"%%compile_explain {way} -o answer\n{COMPILED}")
+        return self.ip.user_ns["answer"]
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_an_effect_happens_once(notebook: Notebook, effect: str, way: str) -> No
     kind, statement, count = EFFECTS[effect]
     result = notebook.ask(way, STEP.replace("STATEMENT", statement))
     assert count(notebook.ip.user_ns) == 1
-    assert [places(effect) for effect in result.effects] == [(kind, LINE)]
+    assert [kind_and_line(effect) for effect in result.effects] == [(kind, LINE)]
     if way in {"--patch", "an edited cell"}:
         assert "was not tried: running the function again" in result.to_text().replace("\n", " ")
     assert not getattr(result, "verdicts", None)
@@ -161,16 +161,16 @@ def test_a_trial_is_stopped_before_it_uses_the_shell(notebook: Notebook) -> None
     notebook.run("counted = []")
     result = notebook.ask("--check", STEP.replace("STATEMENT", "get_ipython().user_ns['counted'].append(1)"))
     assert notebook.ip.user_ns["counted"] == [1]
-    assert [places(effect) for effect in result.effects] == [("state", LINE)]
+    assert [kind_and_line(effect) for effect in result.effects] == [("state", LINE)]
     assert dict(vars(InteractiveShell)) == before
 
 
-def places(effect: Effect) -> tuple[str, int | None]:
+def kind_and_line(effect: Effect) -> tuple[str, int | None]:
     return effect.kind, effect.location.line if effect.location is not None else None
 
 
 def pure_cases() -> Iterator[Any]:
-    """Yield each pure function with each way; ``make test`` runs each way but the slowest with one function."""
+    """Yield each pure function with each way; ``make test`` runs one function with each way except the slowest."""
     ways = ["an edited cell", "--patch", "--try", "--frontends"]
     for number, name in enumerate(PURE):
         for index, way in enumerate(ways):
@@ -178,7 +178,7 @@ def pure_cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "way"), list(pure_cases()))
-def test_a_pure_function_gets_its_remedies(notebook: Notebook, name: str, way: str) -> None:
+def test_a_function_without_side_effects_has_remedies(notebook: Notebook, name: str, way: str) -> None:
     notebook.run(HELPERS)
     result = notebook.ask(way, STEP.replace("STATEMENT\n    y = x * 2", f"y = x * 2\n    {PURE[name]}"))
     names = notebook.ip.user_ns
@@ -196,7 +196,7 @@ def test_a_pure_function_gets_its_remedies(notebook: Notebook, name: str, way: s
 
 
 @pytest.mark.parametrize("way", ["--try", "--cost", "--check", "--frontends"])
-def test_no_name_of_a_trial_stays_in_the_notebook(notebook: Notebook, way: str) -> None:
+def test_trials_leave_no_name_in_the_notebook(notebook: Notebook, way: str) -> None:
     notebook.run("""import torch
 class Net(torch.nn.Module):
     def forward(self, x):
@@ -211,9 +211,9 @@ step = Net()""")
 except Exception:
     pass"""
     call = "result = step(torch.ones(3))" if way == "--frontends" else failing_call
-    notebook.run(f"%%compile_explain {way} -o found\n{call}")
-    new = set(notebook.ip.user_ns) - before - {"result", "found", "_"}
-    kept_by_dynamo = {name for name in new if name.startswith("__builtins_dict__")}  # for what the user compiled
+    notebook.run(f"%%compile_explain {way} -o answer\n{call}")
+    new = set(notebook.ip.user_ns) - before - {"result", "answer", "_"}
+    kept_by_dynamo = {name for name in new if name.startswith("__builtins_dict__")}  # for code that the user compiled
     assert len(kept_by_dynamo) <= 1
     assert {name for name in new - kept_by_dynamo if not name.startswith("_i")} == set()
 
@@ -222,15 +222,15 @@ def test_an_edit_that_adds_an_effect_is_stopped_before_it_happens(notebook: Note
     text = STEP.replace("STATEMENT", "pass")
     notebook.run(text)
     new = text.replace("pass", "with open('rows.txt', 'a') as out: out.write('row')").replace(BRANCH, WHERE)
-    notebook.run(COMPILED, explain="--try -o found", edited=((text, new),))
-    (own,) = [remedy for remedy in notebook.ip.user_ns["found"].remedies if remedy.family == "own"]
+    notebook.run(COMPILED, explain="--try -o answer", edited=((text, new),))
+    (own,) = [remedy for remedy in notebook.ip.user_ns["answer"].remedies if remedy.family == "own"]
     assert own.verdict == "not tried"
     assert "rows.txt" in own.reason
     assert not Path("rows.txt").exists()
 
 
 @pytest.mark.parametrize(
-    ("argument", "compares"),
+    ("argument", "is_compared"),
     [
         ("torch.rand(3)", True),
         ("(z := torch.ones(3))", True),
@@ -238,7 +238,7 @@ def test_an_edit_that_adds_an_effect_is_stopped_before_it_happens(notebook: Note
         ("made()", False),
     ],
 )
-def test_arguments_are_evaluated_again_on_copies(notebook: Notebook, argument: str, compares: bool) -> None:
+def test_arguments_are_evaluated_again_on_copies(notebook: Notebook, argument: str, is_compared: bool) -> None:
     notebook.run(f"""{STEP.replace("STATEMENT", "pass")}
 numbers = (torch.ones(3) * n for n in range(9))
 z = 0
@@ -246,15 +246,15 @@ def made():
     with open('rows.txt', 'a') as out: out.write('row\\n')
     return torch.ones(3)
 torch.manual_seed(0)""")
-    notebook.run(f"%%compile_explain --frontends -o found\nresult = step({argument})\nafter = z")
+    notebook.run(f"%%compile_explain --frontends -o answer\nresult = step({argument})\nafter = z")
     names = notebook.ip.user_ns
-    assert bool(getattr(names["found"], "verdicts", None)) == compares
+    assert bool(getattr(names["answer"], "verdicts", None)) == is_compared
     assert names["z"] is names["after"]
     if argument == "torch.rand(3)":
         expected = torch.Generator().manual_seed(0)
         torch.rand(3, generator=expected)
         assert torch.equal(torch.get_rng_state(), expected.get_state())
-    if not compares:
+    if not is_compared:
         assert "were not evaluated again, because that" in notebook.error
     assert lines_of("rows.txt") == (argument == "made()")
     assert next(names["numbers"])[0] == (1 if argument == "next(numbers)" else 0)

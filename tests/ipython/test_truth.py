@@ -1,6 +1,6 @@
 """Cells of many kinds in a real kernel: their reports are right, and they run as without the magic.
 
-The expected places, outcomes and counts are those of Dynamo when the cells run without the magic.
+The expected lines, outcomes and counts are those of Dynamo when the cells run without the magic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jupyter_client.manager import start_new_kernel
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 CELLS = Path(__file__).parent / "cells"
 PREPARE = """%reset -f
@@ -70,14 +70,14 @@ COMPILED = {
     "logging_configured_anew": Expected("6 resumed", graphs=2),
 }
 
-#: Releases of torch that behave differently.
+# Older releases of torch behave differently.
 if torch.__version__ < "2.11":
     # skip_frame() has no event; the caller breaks at the call and is skipped.
     COMPILED["skip_frame_nested"] = Expected("9 resumed", graphs=2, eager=1)
     # Plain torch raises its own InternalTorchDynamoError at a match statement on a mapping.
     COMPILED["match"] = Expected("6 error", graphs=0)
 
-#: Cells that compile nothing themselves, and what is compiled for the report: the whole cell, or these calls.
+#: What is compiled for the reports of cells that compile nothing themselves: the whole cell, or these calls.
 PLAIN: dict[str, str | list[str]] = {
     "semi": "function",
     "inplace_alias": [],
@@ -140,28 +140,30 @@ class Kernel:
         self.run("%load_ext jupyter_graphbreak")
 
     def run(self, code: str) -> Outcome:
-        seen = Outcome()
+        outcome = Outcome()
 
-        def take(message: dict[str, Any]) -> None:
+        def handle_message(message: dict[str, Any]) -> None:
             kind, content = message["msg_type"], message["content"]
             if kind == "stream" and content["name"] == "stdout":
-                seen.stdout += content["text"]
+                outcome.stdout += content["text"]
             elif kind == "stream":
-                seen.stderr += content["text"]
+                outcome.stderr += content["text"]
             elif kind == "execute_result":
-                seen.result = content["data"]["text/plain"]
+                outcome.result = content["data"]["text/plain"]
             elif kind == "error":
-                seen.error = (content["ename"], content["evalue"])
-                seen.traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(content["traceback"]))
+                outcome.error = (content["ename"], content["evalue"])
+                outcome.traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(content["traceback"]))
             elif kind in {"display_data", "update_display_data"} and MIME_TYPE in content["data"]:
-                seen.reports.append(content["data"])
+                outcome.reports.append(content["data"])
             elif kind == "display_data" and not is_live_view(content["data"]):
-                seen.displays.append(content["data"])
+                outcome.displays.append(content["data"])
 
-        self.client.execute_interactive(code, output_hook=take, allow_stdin=False, timeout=120, stop_on_error=False)
-        return seen
+        self.client.execute_interactive(
+            code, output_hook=handle_message, allow_stdin=False, timeout=120, stop_on_error=False
+        )
+        return outcome
 
-    def both_ways(self, cell: str) -> tuple[Outcome, Outcome, Report]:
+    def run_both_ways(self, cell: str) -> tuple[Outcome, Outcome, Report]:
         """Run a cell without and with the magic, in separate namespaces, and compare the output."""
         self.run(PREPARE)
         plain = self.run(cell)
@@ -173,7 +175,7 @@ class Kernel:
         assert without_addresses(explained.result) == without_addresses(plain.result)
         assert explained.displays == plain.displays
         assert (explained.error and explained.error[0]) == (plain.error and plain.error[0])
-        assert last_line(explained.traceback) == last_line(plain.traceback, below=1)
+        assert last_line(explained.traceback) == last_line(plain.traceback, lines_above=1)
         (bundle,) = explained.reports
         return plain, explained, Report.from_dict(bundle[MIME_TYPE])
 
@@ -191,10 +193,10 @@ def read_cells(name: str) -> dict[str, str]:
     return {title: code.rstrip("\n") for title, code in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def last_line(traceback: str, below: int = 0) -> int | None:
-    """Return the innermost line of the cell in a traceback, plus the number of lines of the magic."""
+def last_line(traceback: str, lines_above: int = 0) -> int | None:
+    """Return the innermost line of the cell in a traceback, plus the number of lines above the cell."""
     lines = re.findall(r"Cell In\[\d+\], line (\d+)", traceback)
-    return int(lines[-1]) + below if lines else None
+    return int(lines[-1]) + lines_above if lines else None
 
 
 def without_addresses(text: str | None) -> str | None:
@@ -205,22 +207,22 @@ def without_times(text: str) -> str:
     return re.sub(r"[\d.]+(e\+\d+)? \w?s\b", "TIME", text)
 
 
-def place(report: Report, location: Location | None) -> str:
+def location_text(report: Report, location: Location | None) -> str:
     assert location is not None
     source = next(source for source in report.sources if source.id == location.source)
     return str(location.line) if source.kind == "cell" else f"{source.name}:{location.line}"
 
 
-def described_breaks(report: Report) -> str:
-    return ", ".join(f"{place(report, break_.location)} {break_.outcome}" for break_ in report.breaks)
+def breaks_text(report: Report) -> str:
+    return ", ".join(f"{location_text(report, break_.location)} {break_.outcome}" for break_ in report.breaks)
 
 
-@pytest.mark.parametrize("name", sampled(COMPILED, 2))
-def test_every_break_is_at_its_place_once_and_the_cell_runs_as_without(kernel: Kernel, name: str) -> None:
-    _, explained, report = kernel.both_ways(read_cells("compiled.txt")[name])
+@pytest.mark.parametrize("name", sample_parameters(COMPILED, 2))
+def test_every_break_is_listed_once_and_the_cell_runs_as_without_the_magic(kernel: Kernel, name: str) -> None:
+    _, explained, report = kernel.run_both_ways(read_cells("compiled.txt")[name])
     expected = COMPILED[name]
     text = explained.reports[0]["text/plain"]
-    assert (described_breaks(report), report.summary.graphs, report.summary.skipped) == (
+    assert (breaks_text(report), report.summary.graphs, report.summary.skipped) == (
         expected.breaks,
         expected.graphs,
         expected.eager,
@@ -230,17 +232,17 @@ def test_every_break_is_at_its_place_once_and_the_cell_runs_as_without(kernel: K
         assert word not in head
 
 
-@pytest.mark.parametrize("name", sampled(PLAIN, 2))
-def test_a_cell_that_compiles_nothing_runs_as_without_when_its_calls_are_compiled(kernel: Kernel, name: str) -> None:
-    plain, explained, report = kernel.both_ways(read_cells("plain.txt")[name])
+@pytest.mark.parametrize("name", sample_parameters(PLAIN, 2))
+def test_a_cell_that_compiles_nothing_runs_as_without_the_magic(kernel: Kernel, name: str) -> None:
+    plain, explained, report = kernel.run_both_ways(read_cells("plain.txt")[name])
     assert explained.error == plain.error
     assert explained.stderr == plain.stderr
     assert "jupyter_graphbreak" not in explained.traceback
     assert "_dynamo" not in explained.traceback
-    whole = any("compiled as one function" in note.message for note in report.diagnostics)
-    assert ("function" if whole else [compiled.name for compiled in report.compiled or ()]) == PLAIN[name]
+    is_one_function = any("compiled as one function" in note.message for note in report.diagnostics)
+    assert ("function" if is_one_function else [compiled.name for compiled in report.compiled or ()]) == PLAIN[name]
 
 
-def test_cells_and_expectations_match() -> None:
+def test_every_cell_has_an_expectation() -> None:
     assert set(read_cells("compiled.txt")) == set(COMPILED)
     assert set(read_cells("plain.txt")) == set(PLAIN)

@@ -1,4 +1,4 @@
-"""``--try``: the cell runs as without the option, and its report shows the tried remedies with the cell's own lines."""
+"""With ``--try``, a cell runs as without it, and the report shows tried remedies with the line numbers of the cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from jupyter_graphbreak.report.remedies import WORKING, Remedy
 from jupyter_graphbreak.results import Report
 from tests.ipython.conftest import Kernel
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 TRY = "%%compile_explain --try\n"
 STEP = """import torch
@@ -25,15 +25,15 @@ COMPILED = f"{STEP}step = torch.compile(step, backend='eager')\n"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def working(report: Report) -> list[Remedy]:
+def working_remedies(report: Report) -> list[Remedy]:
     return [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
 def all_breaks_fixed(report: Report) -> bool:
-    return {b for remedy in working(report) for b in remedy.breaks} == {b.id for b in report.breaks} != set()
+    return {b for remedy in working_remedies(report) for b in remedy.breaks} == {b.id for b in report.breaks} != set()
 
 
-def edited(cell: str, report: Report, remedy: Remedy) -> str:
+def apply_edits(cell: str, report: Report, remedy: Remedy) -> str:
     """Return a cell with the edits of a remedy applied, as in a front end."""
     names = {source.id: source.kind for source in report.sources}
     lines = cell.split("\n")
@@ -50,7 +50,7 @@ def outputs(kernel: Kernel) -> dict[str, Any]:
     errors = [m["content"] for m in kernel.messages if m["msg_type"] == "error"]
     tracebacks = [re.sub(r"In\[\d+\]|0x\w+", "", COLOURS.sub("", "\n".join(e["traceback"]))) for e in errors]
     shown = [bundle.get("text/plain") for bundle in kernel.bundles() if len(bundle) == 1]
-    # A build of PyTorch for CUDA says once that there is no GPU, as soon as inductor asks for it.
+    # A CUDA build of PyTorch prints once that there is no GPU, when Inductor looks for one.
     printed = re.sub(r".*No CUDA runtime is found.*\n", "", kernel.stdout())
     return {"printed": printed, "values": values, "errors": tracebacks, "displayed": shown}
 
@@ -61,7 +61,7 @@ CELLS = {
     "leading blank lines": f"\n\n{COMPILED}step(torch.ones(2)).tolist()",
     "indented": "\n".join(f"    {line}" for line in f"{COMPILED}step(torch.ones(2)).tolist()".split("\n")),
     "a magic inside": f"%precision 3\n{COMPILED}step(torch.ones(2)).tolist()",
-    "what is displayed": f"from IPython.display import display\n{COMPILED}display(7)\nstep(torch.ones(2)).tolist()",
+    "a display": f"from IPython.display import display\n{COMPILED}display(7)\nstep(torch.ones(2)).tolist()",
     "a class": """import torch
 class Net(torch.nn.Module):
     def forward(self, x):
@@ -74,26 +74,26 @@ torch.compile(Net(), backend="eager")(torch.ones(2)).tolist()""",
 }
 
 
-@pytest.mark.parametrize("name", sampled(CELLS, 5))
-def test_the_cell_runs_as_without_and_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
+@pytest.mark.parametrize("name", sample_parameters(CELLS, 5))
+def test_the_cell_runs_as_without_trials_and_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
     cell = f"%%compile_explain\n{CELLS[name]}"
     assert kernel.run(cell)["status"] == "ok"
-    without = outputs(kernel)
+    outputs_without_trials = outputs(kernel)
     assert kernel.report().remedies is None
     cell_with_trials = cell.replace("%%compile_explain", "%%compile_explain --try", 1)
     assert kernel.run(cell_with_trials)["status"] == "ok"
     report = kernel.report()
-    assert outputs(kernel) == without
+    assert outputs(kernel) == outputs_without_trials
     assert [note.message for note in report.diagnostics if note.level == "error"] == []
     assert all_breaks_fixed(report), [(r.title, r.verdict, r.reason, r.person) for r in report.remedies or []]
-    for remedy in [remedy for remedy in working(report) if remedy.edits][:2]:
-        applied = edited(cell_with_trials, report, remedy)
-        kernel.run(applied.replace("%%compile_explain --try", "%%compile_explain", 1))
-        assert outputs(kernel) == without
-        assert len(kernel.report().breaks) < len(report.breaks), applied
+    for remedy in [remedy for remedy in working_remedies(report) if remedy.edits][:2]:
+        edited_cell = apply_edits(cell_with_trials, report, remedy)
+        kernel.run(edited_cell.replace("%%compile_explain --try", "%%compile_explain", 1))
+        assert outputs(kernel) == outputs_without_trials
+        assert len(kernel.report().breaks) < len(report.breaks), edited_cell
 
 
-def test_names_that_the_cell_assigns_first(kernel: Kernel) -> None:
+def test_names_that_only_the_cell_assigns_do_not_prevent_trials(kernel: Kernel) -> None:
     """Copies of the cell also start without these names, and Dynamo reads back the stored values."""
     cell = "import torch\nfresh = torch.ones(3)\nif fresh.sum() > 0:\n    fresh = fresh + 1\nfresh.tolist()"
     kernel.run(f"{TRY}{cell}")
@@ -101,28 +101,28 @@ def test_names_that_the_cell_assigns_first(kernel: Kernel) -> None:
     assert all_breaks_fixed(report), [(r.title, r.verdict, r.reason, r.person) for r in report.remedies or []]
 
 
-def test_a_cell_that_raises_raises_the_same(kernel: Kernel) -> None:
+def test_a_cell_raises_the_same_error_with_trials(kernel: Kernel) -> None:
     cell = f"{COMPILED}step(torch.ones(2))\nraise LookupError('after it')"
     reply = kernel.run(f"%%compile_explain\n{cell}")
-    without = outputs(kernel)
+    outputs_without_trials = outputs(kernel)
     reply = kernel.run(f"{TRY}{cell}")
     shown = outputs(kernel)
     shown["errors"] = [text.replace(" --try", "") for text in shown["errors"]]
     assert reply["ename"] == "LookupError"
-    assert shown == without
+    assert shown == outputs_without_trials
     assert all_breaks_fixed(kernel.report())
 
 
 @pytest.mark.exhaustive
-def test_remedies_below_a_different_magic(kernel: Kernel) -> None:
-    kernel.run(f"%%capture kept\n%%compile_explain --try -o told\n{COMPILED}step(torch.ones(2))")
+def test_remedies_are_found_below_a_different_magic(kernel: Kernel) -> None:
+    kernel.run(f"%%capture captured\n%%compile_explain --try -o report\n{COMPILED}step(torch.ones(2))")
     assert kernel.bundles() == []
-    kernel.run("print(kept.stdout.strip(), [r.verdict for r in told.remedies])")
+    kernel.run("print(captured.stdout.strip(), [r.verdict for r in report.remedies])")
     assert kernel.stdout().startswith("in step ['")
 
 
 @pytest.mark.exhaustive
-def test_remedies_of_a_line_magic(kernel: Kernel) -> None:
+def test_the_line_magic_finds_remedies(kernel: Kernel) -> None:
     kernel.run(STEP)
     kernel.run("%compile_explain --try step(torch.ones(2))")
     report = kernel.report()
@@ -131,7 +131,7 @@ def test_remedies_of_a_line_magic(kernel: Kernel) -> None:
     assert all_breaks_fixed(report)
 
 
-def test_the_names_of_the_notebook_stay(kernel: Kernel) -> None:
+def test_trials_change_no_variable_of_the_notebook(kernel: Kernel) -> None:
     kernel.run("import torch\nhistory, total, model = [], 0, torch.nn.Linear(2, 2)")
     cell = """def count(x):
     global total
@@ -165,7 +165,7 @@ def test_the_patch_of_a_module_is_applied_by_a_cell(kernel: Kernel, tmp_path: Pa
     kernel.run(f"import sys, torch\nsys.path.insert(0, {str(tmp_path)!r})\nimport clipping")
     cell = "step = torch.compile(lambda x: clipping.clip(x * 2), backend='eager')\nstep(torch.ones(4)).tolist()"
     assert kernel.run(f"%%compile_explain --try\n{cell}")["status"] == "ok"
-    patch = next(remedy.patch for remedy in working(kernel.report()) if remedy.patch)
+    patch = next(remedy.patch for remedy in working_remedies(kernel.report()) if remedy.patch)
     assert "\n \n" in patch
     inserted = f"import jupyter_graphbreak\njupyter_graphbreak.apply_patch(r'''{patch}''')"
     assert kernel.run(inserted)["status"] == "ok"
@@ -175,15 +175,15 @@ def test_the_patch_of_a_module_is_applied_by_a_cell(kernel: Kernel, tmp_path: Pa
 
 INTERRUPT = """
 from jupyter_graphbreak.experiments.remedies import search
-_search, _order = search.Search._search_break, []
-def _interrupted(self, break_):
-    if _order:
+_search, _lines = search.Search._search_break, []
+def _interrupt_second(self, break_):
+    if _lines:
         raise KeyboardInterrupt
-    return _noted(self, break_)
-def _noted(self, break_):
-    _order.append(break_.location.line)
+    return _record_line(self, break_)
+def _record_line(self, break_):
+    _lines.append(break_.location.line)
     return _search(self, break_)
-search.Search._search_break = _interrupted
+search.Search._search_break = _interrupt_second
 """
 BRANCHES = """import torch
 @torch.compile(backend="eager")
@@ -198,18 +198,18 @@ def f(x):
 f(torch.ones(4)).tolist()"""
 
 
-def test_interrupted_trials_say_so_and_continue_with_what_is_left(kernel: Kernel) -> None:
+def test_interrupted_trials_are_reported_and_continue_with_the_remaining_breaks(kernel: Kernel) -> None:
     kernel.run(INTERRUPT)
     kernel.run(f"{TRY}{BRANCHES}", {"cellId": "interrupted"})
     report = kernel.report()
-    assert [remedy.breaks for remedy in working(report)] == [["b1"]]
+    assert [remedy.breaks for remedy in working_remedies(report)] == [["b1"]]
     assert report.status == "ok"
     text = " ".join(report.to_text().split())
     assert "that removes break 1. Trying was interrupted: break 2 is left to try." in text
     assert "do: " in text.partition("x.max() > 5")[2]
     assert "Decide whether" not in text  # as long as changes are left to try
-    kernel.run("search.Search._search_break = _noted\n_order.clear()")
+    kernel.run("search.Search._search_break = _record_line\n_order.clear()")
     kernel.run(f"{TRY}{BRANCHES}", {"cellId": "interrupted"})
     assert all_breaks_fixed(kernel.report())
-    kernel.run("print(_order)")
-    assert kernel.stdout() == "[9, 5]\n"  # the break that was left comes first
+    kernel.run("print(_lines)")
+    assert kernel.stdout() == "[9, 5]\n"  # the untried break comes first

@@ -1,4 +1,4 @@
-"""The pytest plugin, in tests that pytest runs."""
+"""The pytest plugin, used by test modules that a separate pytest runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.support import warm_processes
 
 pytest_plugins = ["pytester"]
-Run = Callable[[str], pytest.RunResult]
+RunPytest = Callable[[str], pytest.RunResult]
 OPTIONS = (
     "--strict-markers", "-p", "no:graphbreak", "-p", "jupyter_graphbreak.pytest_plugin", "-p", "no:cacheprovider",
 )  # fmt: skip
@@ -83,7 +83,7 @@ def test_too_many():
 def test_misused():
     pass
 """
-NOTHING = """
+NOT_COMPILED = """
 import pytest
 import torch
 
@@ -131,19 +131,21 @@ def test_skipped():
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, kernels: Path) -> Run:
-    """Run pytest with the plugin, in a separate process, on one module."""
+def run_pytest(pytester: pytest.Pytester, fork_server_folder: Path) -> RunPytest:
+    """Return a function that runs pytest with the plugin on one module, in a separate process."""
 
-    def run_on(module: str) -> pytest.RunResult:
+    def run_on_module(module: str) -> pytest.RunResult:
         pytester.makepyfile(test_model=module)
-        process = warm_processes.run(kernels, ["-m", "pytest", *OPTIONS], cwd=pytester.path, env=dict(os.environ))
+        process = warm_processes.run(
+            fork_server_folder, ["-m", "pytest", *OPTIONS], cwd=pytester.path, env=dict(os.environ)
+        )
         return pytest.RunResult(process.returncode, process.stdout.splitlines(), process.stderr.splitlines(), 0.0)
 
-    return run_on
+    return run_on_module
 
 
-def test_too_many_breaks_fail_with_the_text_of_the_report(run: Run) -> None:
-    outcome = run(TESTS)
+def test_too_many_breaks_fail_with_the_text_of_the_report(run_pytest: RunPytest) -> None:
+    outcome = run_pytest(TESTS)
     outcome.assert_outcomes(passed=6, failed=5)
     outcome.stdout.fnmatch_lines(
         [
@@ -164,8 +166,8 @@ def test_too_many_breaks_fail_with_the_text_of_the_report(run: Run) -> None:
     )
 
 
-def test_too_many_recompiles_fail_with_the_text_of_the_report(run: Run) -> None:
-    outcome = run(RECOMPILES)
+def test_too_many_recompiles_fail_with_the_text_of_the_report(run_pytest: RunPytest) -> None:
+    outcome = run_pytest(RECOMPILES)
     outcome.assert_outcomes(passed=1, failed=2)
     outcome.stdout.fnmatch_lines(
         [
@@ -178,8 +180,8 @@ def test_too_many_recompiles_fail_with_the_text_of_the_report(run: Run) -> None:
     )
 
 
-def test_a_limit_on_breaks_fails_if_nothing_is_compiled(run: Run) -> None:
-    outcome = run(NOTHING)
+def test_a_limit_on_breaks_fails_if_nothing_is_compiled(run_pytest: RunPytest) -> None:
+    outcome = run_pytest(NOT_COMPILED)
     outcome.assert_outcomes(passed=2, failed=5, skipped=1)
     outcome.stdout.fnmatch_lines(
         [
@@ -191,7 +193,7 @@ def test_a_limit_on_breaks_fails_if_nothing_is_compiled(run: Run) -> None:
             "*graph_breaks.expect() proves nothing: *or remove graph_breaks.expect()",
         ]
     )
-    outcome = run(f"import torch._dynamo; torch._dynamo.config.disable = True\n{NOTHING}")
+    outcome = run_pytest(f"import torch._dynamo; torch._dynamo.config.disable = True\n{NOT_COMPILED}")
     outcome.assert_outcomes(failed=7, skipped=1)
     outcome.stdout.fnmatch_lines(
         ["*_ test_compiled _*", "warning: torch.compile is switched off (TORCH_COMPILE_DISABLE=1, or*"]
@@ -242,13 +244,13 @@ def NAME(x):
 """
 
 
-def test_only_breaks_within_a_package_count(run: Run, pytester: pytest.Pytester) -> None:
+def test_only_breaks_within_a_package_count(run_pytest: RunPytest, pytester: pytest.Pytester) -> None:
     package = pytester.mkpydir("theirs")
     pytester.mkpydir("their")
     (package / "norms").mkdir()
     (package / "helper.py").write_text(BREAKS.replace("NAME", "shift"))
     (package / "norms" / "layers.py").write_text(BREAKS.replace("NAME", "scale"))
-    outcome = run(WITHIN)
+    outcome = run_pytest(WITHIN)
     outcome.assert_outcomes(passed=2, failed=7)
     outcome.stdout.fnmatch_lines(
         [
@@ -263,7 +265,7 @@ def test_only_breaks_within_a_package_count(run: Run, pytester: pytest.Pytester)
     )
 
 
-TOGETHER = """
+FIXTURE_AND_MARKER = """
 import pytest
 import torch
 
@@ -298,7 +300,7 @@ def test_too_many_together(graph_breaks):
 """
 
 
-def test_the_fixture_and_the_marker_together(run: Run) -> None:
-    result = run(TOGETHER)
+def test_the_fixture_and_the_marker_work_together(run_pytest: RunPytest) -> None:
+    result = run_pytest(FIXTURE_AND_MARKER)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*2 graph breaks, at most 1 allowed*"])

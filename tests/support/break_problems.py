@@ -1,4 +1,4 @@
-"""Handwritten breaks, for tests of code that reads a break and its source."""
+"""Handwritten breaks with their source text, for tests of remedies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.schema import Break, Device, Frame, Report
 
 
 def location_of(text: str, code: str, source: str = "s1") -> Location:
-    """Return the first location of a piece of code in a text."""
+    """Return the location of the first occurrence of a piece of code in a text."""
     start = text.index(code)
     line = text.count("\n", 0, start) + 1
     column = start - (text.rfind("\n", 0, start) + 1)
@@ -24,7 +24,7 @@ def problem(
     text: str, code: str | Sequence[str], gb_id: str = "GB0170", *, gb_type: str = "", entry: str | None = None,
     hints: Sequence[str] = (),
 ) -> Problem:  # fmt: skip
-    """Return the problem of a break at a piece of code; with several pieces, the first is the break to remove.
+    """Return a problem with a break at each of some pieces of code; the first break is the one to remove.
 
     ``entry`` is the first line of the compiled function.
     """
@@ -42,11 +42,11 @@ def problem(
     return Problem(report, breaks[0], {"s1": text})
 
 
-def proposals_of(family: str, given: Problem) -> list[Proposal]:
+def proposals_of(family: str, break_problem: Problem) -> list[Proposal]:
     """Return the proposals of a family."""
-    return list(FAMILIES[family](given))
+    return list(FAMILIES[family](break_problem))
 
 
-def texts(family: str, given: Problem) -> list[str]:
-    """Return the new texts that a family proposes for the cell."""
-    return [proposal.texts["s1"] for proposal in proposals_of(family, given) if proposal.texts]
+def proposed_texts(family: str, break_problem: Problem) -> list[str]:
+    """Return the new texts of the cell that a family proposes."""
+    return [proposal.texts["s1"] for proposal in proposals_of(family, break_problem) if proposal.texts]

@@ -46,25 +46,25 @@ def outcome(construct: Construct) -> str:
     expected = _run(construct, lambda function: function)
     if expected.error is not None:
         raise expected.error
-    with jupyter_graphbreak.capture() as watched:
-        usual = _run(construct, lambda function: torch.compile(function, backend="eager"))
+    with jupyter_graphbreak.capture() as run:
+        compiled = _run(construct, lambda function: torch.compile(function, backend="eager"))
     strict = _run(construct, lambda function: torch.compile(function, backend="eager", fullgraph=True))
-    if usual.error is not None:
-        return type(usual.error).__name__
-    if not _equal(usual.value, expected.value):
+    if compiled.error is not None:
+        return type(compiled.error).__name__
+    if not _equal(compiled.value, expected.value):
         return "different result"
-    if watched.report.breaks:
-        cause = watched.report.breaks[0].gb_id or "break"
+    if run.report.breaks:
+        cause = run.report.breaks[0].gb_id or "break"
         return cause if strict.error is not None else f"{cause}, captured by fullgraph"
     if strict.error is not None:
         ident = _ID.search(str(strict.error))
         return f"GB{ident[1]}" if ident else type(strict.error).__name__
     if not _equal(strict.value, expected.value):
         return "different result"
-    lowered = _run(construct, lambda function: torch.compile(function, backend="aot_eager", fullgraph=True))
-    if lowered.error is not None:
+    aot_eager = _run(construct, lambda function: torch.compile(function, backend="aot_eager", fullgraph=True))
+    if aot_eager.error is not None:
         return "traced, aot_eager fails"
-    return "traced" if _equal(lowered.value, expected.value) else "traced, aot_eager differs"
+    return "traced" if _equal(aot_eager.value, expected.value) else "traced, aot_eager differs"
 
 
 def _run(construct: Construct, compiler: Compiler) -> _Result:
@@ -82,7 +82,7 @@ def _run(construct: Construct, compiler: Compiler) -> _Result:
             arguments = namespace.get("args") or (torch.tensor([0.5, 1.0, 2.0, 4.0]),)
             new_arguments = arguments if callable(arguments) else lambda: arguments
             function = compiler(namespace["f"])
-            # The second call shows what the first one baked into the graph, such as a random number.
+            # The second call shows whether the first one made a value constant, such as a random number.
             results = [function(*new_arguments()) for _ in range(2)]
             return _Result([list(value) if inspect.isgenerator(value) else value for value in results])
     except Exception as error:  # noqa: BLE001 - any error is an outcome

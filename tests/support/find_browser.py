@@ -11,9 +11,9 @@ from itertools import chain
 from pathlib import Path
 
 _FIREFOXES = ("firefox-esr", "firefox")
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
-# In a separate process, because Playwright's sync interface cannot be started twice in one.
+# In a separate process, because Playwright's synchronous API cannot be started twice in one process.
 _PRINT_PLAYWRIGHTS_BROWSER = """
 from playwright.sync_api import sync_playwright
 with sync_playwright() as playwright:
@@ -23,14 +23,14 @@ with sync_playwright() as playwright:
 
 @functools.cache
 def find_browser() -> str | None:
-    """Return the path of Playwright's own Chromium, else of one on PATH, else None."""
+    """Return the path of Playwright's own Chromium, otherwise of one on PATH, otherwise None."""
     result = subprocess.run(
         [sys.executable, "-c", _PRINT_PLAYWRIGHTS_BROWSER], capture_output=True, text=True, check=False
     )
-    own = result.stdout.strip()
-    if own and Path(own).exists():
-        return own
-    return next(filter(None, map(shutil.which, _NAMES)), None)
+    playwrights_path = result.stdout.strip()
+    if playwrights_path and Path(playwrights_path).exists():
+        return playwrights_path
+    return next(filter(None, map(shutil.which, _CHROMIUMS)), None)
 
 
 def find_firefox() -> str | None:
@@ -48,9 +48,9 @@ def find_webkit() -> Path | None:
 def _missing_packages() -> list[list[str]]:
     """Return the Debian packages of the missing browsers, in groups that are installed together, Chromium first."""
     packages = [["chromium"]] if find_browser() is None else []
-    others = ["firefox-esr"] if find_firefox() is None else []
-    others += ["webkit2gtk-driver", "xvfb"] if find_webkit() is None else []
-    return [*packages, *([others] if others else [])]
+    optional_packages = ["firefox-esr"] if find_firefox() is None else []
+    optional_packages += ["webkit2gtk-driver", "xvfb"] if find_webkit() is None else []
+    return [*packages, *([optional_packages] if optional_packages else [])]
 
 
 def _install(packages: list[list[str]]) -> None:
@@ -67,7 +67,7 @@ def _install(packages: list[list[str]]) -> None:
 
 
 def main() -> int:
-    """Find or install browsers; print how to get Chromium if neither works. The other browsers are optional."""
+    """Find or install browsers; print how to get Chromium if it is still missing. The others are optional."""
     missing = _missing_packages()
     if missing and shutil.which("apt-get") and os.geteuid() == 0:
         names = ", ".join(chain.from_iterable(missing))

@@ -34,7 +34,7 @@ _SETTINGS = {
     },
 }
 
-#: Otherwise, each page makes the server check with node whether a build is needed.
+#: By default, each page makes the server check with node whether a build is needed.
 _PAGE_CONFIG = {"buildCheck": False}
 
 
@@ -70,7 +70,7 @@ class Lab:
         name : str
             The name of the file, without ``.ipynb``.
         *cells : str or Report or NotebookNode
-            The code of a cell, or the report of an earlier run, which becomes the output of its cell, or a cell.
+            The code of a cell; a report, which becomes the output of a cell with the code of its run; or a cell.
         """
         notebook = nbformat.v4.new_notebook(
             metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
@@ -86,11 +86,11 @@ class Lab:
 
 
 def report_cell(report: Report, number: int = 1) -> Any:
-    """Return a cell with a report in its output, whose widget belonged to a kernel that is gone."""
-    own = next(source for source in report.sources if source.kind == "cell")
+    """Return a cell with a report in its output, whose widget belonged to a kernel that has ended."""
+    cell_source = next(source for source in report.sources if source.kind == "cell")
     view = {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}
     bundle = mime_bundle(report, None) | {"application/vnd.jupyter.widget-view+json": view}
-    return _run_cell(own.segments[0].text, bundle, number)
+    return _run_cell(cell_source.segments[0].text, bundle, number)
 
 
 def job_cell(job: Job, number: int = 1) -> Any:
@@ -106,12 +106,12 @@ def _run_cell(source: str, bundle: dict[str, Any], number: int) -> Any:
 
 @contextmanager
 def jupyterlab(home: Path) -> Iterator[Lab]:
-    """Run a JupyterLab; the variable ``LAB_PYTHON`` names the Python whose JupyterLab to run.
+    """Run a JupyterLab, with the Python that the variable ``LAB_PYTHON`` names if it is set.
 
     Parameters
     ----------
     home : Path
-        An empty folder for its files.
+        An empty folder for the files of JupyterLab.
     """
     folder = home / "work"
     folder.mkdir()
@@ -124,11 +124,11 @@ def jupyterlab(home: Path) -> Iterator[Lab]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    own = ["JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"]
-    own += ["JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"]
+    folder_variables = ["JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"]
+    folder_variables += ["JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"]
     environment = {
         **os.environ,
-        **{name: str(home / name.lower()) for name in own},
+        **{name: str(home / name.lower()) for name in folder_variables},
         # This version of the package, even if it is not installed.
         "JUPYTER_PATH": os.pathsep.join(filter(None, [str(home / "share"), os.environ.get("JUPYTER_PATH")])),
         "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT)),
@@ -141,11 +141,11 @@ def jupyterlab(home: Path) -> Iterator[Lab]:
     command += [f"--LabServerApp.app_settings_dir={home / 'settings'}"]
     log = (home / "log").open("w")
     server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
-    running = Lab(f"http://127.0.0.1:{port}", folder)
+    lab = Lab(f"http://127.0.0.1:{port}", folder)
     try:
         for _ in range(120):
             try:
-                running.api("api/status")
+                lab.api("api/status")
                 break
             except (urllib.error.URLError, ConnectionError):
                 if server.poll() is not None:
@@ -153,8 +153,8 @@ def jupyterlab(home: Path) -> Iterator[Lab]:
                 time.sleep(0.5)
         else:
             raise RuntimeError((home / "log").read_text())
-        yield running
-        running.stop_kernels()
+        yield lab
+        lab.stop_kernels()
     finally:
         server.terminate()
         server.wait(20)

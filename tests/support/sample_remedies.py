@@ -35,7 +35,7 @@ from jupyter_graphbreak.report.reproducer import Reproducer
 if TYPE_CHECKING:
     from jupyter_graphbreak.results import Report
 
-COMPARED = ["values", "gradients", "output"]
+COMPARED_EFFECTS = ["values", "gradients", "output"]
 
 _HELPERS = "def centred(x):\n    return x - x.mean().item()"
 _PATCH = """\
@@ -55,7 +55,7 @@ def with_remedies(report: Report) -> Report:
         "m1", ["b1"], "branch", "Take both sides with `torch.where`", "edit", "works",
         edits=[Edit("s1", 14, 15, branch, "        y = torch.where(score > 3, y / score, y)")],
         excludes=["m2"],
-        evidence=Evidence("inductor", 6, True, COMPARED, 4, 3, 2, 1),
+        evidence=Evidence("inductor", 6, True, COMPARED_EFFECTS, 4, 3, 2, 1),
         seconds=1.2,
     )  # fmt: skip
     after = Remedy(
@@ -65,7 +65,7 @@ def with_remedies(report: Report) -> Report:
             Edit("s1", 20, 19, "", "    # printed by the caller"),
         ],
         differences=["`mean` and `std` are printed when the call ends, not while it runs"],
-        evidence=Evidence("inductor", 3, None, COMPARED, 4, 2, 2, 1),
+        evidence=Evidence("inductor", 3, None, COMPARED_EFFECTS, 4, 2, 2, 1),
     )  # fmt: skip
     return replace(
         report,
@@ -182,7 +182,7 @@ def with_cost(report: Report) -> Report:
 
 
 def with_checks(report: Report) -> Report:
-    """Return a report with compared results: one entry is right, the other is wrong; and with standalone scripts."""
+    """Return a report with a right result, a wrong result, and standalone scripts."""
     script = "import torch\n\ndef step(x):\n    print(x)\n\ntorch.compile(step)(torch.randn(3))\n"
     return replace(
         report,
@@ -202,7 +202,7 @@ def with_checks(report: Report) -> Report:
 
 
 def with_hostile_text(report: Report, text: str) -> Report:
-    """Return a report with remedies, cost, checks and reproducers, all of whose texts contain the given one."""
+    """Return a report with remedies, cost, checks and reproducers whose strings all contain a given text."""
     spread = Spread(2.0, 1.0, 3.0, 2)
     remedy = Remedy(
         text, ["b1"], text, f"{text} `{text}`", "edit", "works but differs", frames=[text],

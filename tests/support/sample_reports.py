@@ -72,7 +72,7 @@ def log_stats(x):
 step(torch.randn(8, 8), torch.randn(8, 8))"""
 
 
-def _summary(report: Report) -> Report:
+def _with_order_and_summary(report: Report) -> Report:
     import msgspec
 
     return msgspec.structs.replace(
@@ -108,7 +108,7 @@ def two_breaks() -> Report:
     branch, call = at(14, "step", "score > 3", 11), at(5, "norm", "log_stats(x)", 4)
     entry = at(22, "<module>", "step(torch.randn(8, 8), torch.randn(8, 8))", 0)
     norm_call = at(16, "step", "norm(y)", 11)
-    return _summary(
+    return _with_order_and_summary(
         Report(
             status="ok",
             device=Device("auto", "cuda:0", "NVIDIA H100 80GB HBM3"),
@@ -203,7 +203,7 @@ def no_breaks() -> Report:
     text = "%%compile_explain\ndef f(x):\n    return (x * 2).relu()\n\nf(torch.ones(3))"
     place = Location("s1", 3, 3, 11, 26, "f", "(x * 2).relu()")
     vector = TensorMeta([3], "float32", "cpu")
-    return _summary(
+    return _with_order_and_summary(
         Report(
             status="ok",
             device=Device("auto", "cpu", None, "there is no CUDA device"),
@@ -251,7 +251,7 @@ def failed() -> Report:
     place = Location("s1", 5, 5, 4, 31, "f", "torch._dynamo.graph_break()")
     call = Location("s1", 9, 9, 4, 23, "<module>", "f(torch.ones(2), n)")
     body = Location("s1", 3, 6, None, None, "f", "def f(x, n):")
-    return _summary(
+    return _with_order_and_summary(
         Report(
             status="error",
             device=Device("cuda", "cpu", None, "the variable `model` lives on the CPU"),
@@ -337,7 +337,7 @@ def hostile() -> Report:
     name = HOSTILE
     text = f"x = \"{name}\"\ny = x  # {name}\n'''{name}"
     place = Location("s1", 1, 1, 0, len(text.split("\n", maxsplit=1)[0]), name, name)
-    return with_hostile_text(_summary(
+    return with_hostile_text(_with_order_and_summary(
         Report(
             status="error",
             device=Device(name, name, name, name),
@@ -403,7 +403,7 @@ def big(breaks: int = 1000, ops: int = 10_000) -> Report:
                   breaks=[f"b{index}"], compile_s=0.01)
         )  # fmt: skip
     text += ["for layer in layers:", "    x = layer(x)"]
-    return _summary(
+    return _with_order_and_summary(
         Report(
             status="ok",
             device=Device("auto", "cpu"),
@@ -437,6 +437,6 @@ if __name__ == "__main__":
 
     (FOLDER / "rows").mkdir(parents=True, exist_ok=True)
     for name, make in SAVED.items():
-        written = msgspec.json.format(msgspec.json.encode(build_rows(make())), indent=1)
-        (FOLDER / "rows" / f"{name}.json").write_bytes(written + b"\n")
+        rows_json = msgspec.json.format(msgspec.json.encode(build_rows(make())), indent=1)
+        (FOLDER / "rows" / f"{name}.json").write_bytes(rows_json + b"\n")
         (FOLDER / f"{name}.json").write_bytes(msgspec.json.format(make().to_json(), indent=1) + b"\n")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
 
 
-def sampled(values: Iterable[object], every: int) -> list[ParameterSet]:
+def sample_parameters(values: Iterable[object], every: int) -> list[ParameterSet]:
     """Return values as parameters: ``make test`` runs one of ``every``, and ``make test-exhaustive`` the others."""
     return [
         pytest.param(value, marks=[pytest.mark.exhaustive] if number % every else [])

@@ -1,6 +1,6 @@
 """Processes that start with PyTorch and this package loaded: a server loads them, and each process is a fork of it.
 
-Loading PyTorch takes five seconds, and this package one: most of the time of a kernel or of a command in a test.
+Loading PyTorch takes five seconds and this package one, which is most of the time of a kernel or command in a test.
 ``use_warm_kernels`` creates a kernelspec ``python3`` whose command is this file: it asks the server to fork and acts as
 a proxy for the fork. ``use_warm_commands`` creates commands ``python`` and ``graphbreak`` that do the same, and ``run``
 runs a Python command in a fork. Nothing is compiled before the fork. A process starts
@@ -32,9 +32,9 @@ import types
 from pathlib import Path
 from typing import Any
 
-#: The environment variable with which a process loads everything itself.
+#: The environment variable that makes a process load everything itself.
 COLD = "COLD_START"
-#: Prefixes of the environment variables that are read while loading.
+#: Prefixes of environment variables that PyTorch or Python reads while it is loaded.
 _LOADING_PREFIXES = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_", "CXX")
 _MODULES = (
     "ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipywidgets", "torch", "torch._dynamo",
@@ -97,7 +97,7 @@ def run(folder: Path, command: list[str], **options: Any) -> subprocess.Complete
     Parameters
     ----------
     folder : Path
-        The folder that ``start`` was given.
+        The folder that was passed to ``start``.
     command : list of str
         The words after ``python`` on a command line: a script, ``-m`` and a module, or ``-c`` and code; then arguments.
     **options
@@ -106,10 +106,10 @@ def run(folder: Path, command: list[str], **options: Any) -> subprocess.Complete
     Returns
     -------
     CompletedProcess
-        With its output as text.
+        The process, which has ended, with its output as text.
     """
     environment, cwd = options["env"], options["cwd"]
-    if not _is_served(folder, environment):
+    if not _can_fork(folder, environment):
         return subprocess.run(
             [sys.executable, *command], capture_output=True, text=True, check=False, cwd=cwd, env=environment
         )
@@ -118,7 +118,7 @@ def run(folder: Path, command: list[str], **options: Any) -> subprocess.Complete
         connection = _ask(folder, command, environment, cwd, [nothing.fileno(), out.fileno(), err.fileno()])
         with connection:
             status = connection.recv(1)
-            connection.recv(1)  # the other end is closed when the process has ended
+            connection.recv(1)  # returns when the process has ended, which closes the other end
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -126,12 +126,12 @@ def run(folder: Path, command: list[str], **options: Any) -> subprocess.Complete
     return subprocess.CompletedProcess(command, status[0] if status else 1, *texts)
 
 
-def _is_served(folder: Path, environment: dict[str, str]) -> bool:
-    read = folder / "environment.json"
+def _can_fork(folder: Path, environment: dict[str, str]) -> bool:
+    variables_file = folder / "environment.json"
     return (
         COLD not in environment
         and (folder / "log").exists()
-        and _loading_variables(environment) == json.loads(read.read_text())
+        and _loading_variables(environment) == json.loads(variables_file.read_text())
     )
 
 
@@ -155,22 +155,22 @@ def run_kernel(folder: Path, arguments: list[str]) -> None:
     run_proxy(folder, ["-m", "ipykernel_launcher", *arguments], ["--IPKernelApp.parent_handle=1"])
 
 
-def run_proxy(folder: Path, command: list[str], for_fork: list[str]) -> None:
+def run_proxy(folder: Path, command: list[str], fork_arguments: list[str]) -> None:
     """Make the server fork a process, pass signals on to it, and exit when it exits.
 
     Parameters
     ----------
     folder : Path
-        The folder that ``start`` was given.
+        The folder that was passed to ``start``.
     command : list of str
         The words after ``python`` on a command line.
-    for_fork : list of str
+    fork_arguments : list of str
         Further arguments if the command runs in a fork.
     """
     is_forkable = command[:1] in (["-m"], ["-c"]) or (command and not command[0].startswith("-"))
-    if not is_forkable or not _is_served(folder, dict(os.environ)):
-        os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - itself
-    connection = _ask(folder, [*command, *for_fork], dict(os.environ), Path.cwd(), [0, 1, 2])
+    if not is_forkable or not _can_fork(folder, dict(os.environ)):
+        os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - our own interpreter
+    connection = _ask(folder, [*command, *fork_arguments], dict(os.environ), Path.cwd(), [0, 1, 2])
 
     def pass_on(number: int, _: object) -> None:
         with contextlib.suppress(OSError):
@@ -185,7 +185,7 @@ def run_proxy(folder: Path, command: list[str], for_fork: list[str]) -> None:
 
 
 def _connect(folder: Path) -> socket.socket:
-    """Connect to the server, when it is ready."""
+    """Connect to the server as soon as it is ready."""
     end = time.monotonic() + _START_S
     while time.monotonic() < end:
         connection = socket.socket(socket.AF_UNIX)
@@ -213,7 +213,7 @@ def load() -> None:
     package = importlib.import_module("jupyter_graphbreak")
     for module in pkgutil.walk_packages(package.__path__, "jupyter_graphbreak."):
         if not module.name.endswith((".__main__", ".assistant_tools")):  # the latter loads a plugin of pytest
-            with contextlib.suppress(ImportError):  # of an optional package
+            with contextlib.suppress(ImportError):  # an optional package may be missing
                 importlib.import_module(module.name)
     templates = importlib.import_module("jupyter_graphbreak.views.html.environment").environment()
     for name in templates.list_templates():
@@ -223,7 +223,7 @@ def load() -> None:
 
 def serve(folder: Path) -> None:
     """Load PyTorch and fork on request, until the process that started the server exits."""
-    parent = os.getppid()  # before PyTorch is loaded, because tests may end meanwhile
+    parent = os.getppid()  # before PyTorch is loaded, because the tests may end while it is
     sys.path[0] = ""
     load()
     gc.collect()
@@ -242,11 +242,11 @@ def serve(folder: Path) -> None:
             continue
         if os.fork() == 0:
             server.close()
-            become(connection)
+            run_request(connection)
         connection.close()
 
 
-def become(connection: socket.socket) -> None:
+def run_request(connection: socket.socket) -> None:
     """Turn this process into the requested one."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
@@ -285,7 +285,7 @@ def _run_here(first: str, *others: str) -> int:
             case "-m":
                 sys.argv = [*others]
                 if others[0] == "pytest":  # it warns about plugins that were imported before it
-                    _forget_package()
+                    _unload_package()
                 runpy.run_module(others[0], run_name="__main__", alter_sys=True)
             case "-c":
                 sys.argv = ["-c", *others[1:]]
@@ -295,23 +295,23 @@ def _run_here(first: str, *others: str) -> int:
                 sys.argv = [script, *others]
                 sys.path[0] = str(Path(script).resolve().parent)
                 runpy.run_path(script, run_name="__main__")
-    except SystemExit as ended:
-        if ended.code is not None and not isinstance(ended.code, int):
-            sys.stderr.write(f"{ended.code}\n")
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except SystemExit as exit_request:
+        if exit_request.code is not None and not isinstance(exit_request.code, int):
+            sys.stderr.write(f"{exit_request.code}\n")
+        return exit_request.code if isinstance(exit_request.code, int) else int(exit_request.code is not None)
     except BaseException as error:  # noqa: BLE001 - as Python does
         sys.excepthook(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
         return 1
     return 0
 
 
-def _forget_package() -> None:
+def _unload_package() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "jupyter_graphbreak"]:
         del sys.modules[name]
 
 
 def _handle_signals(connection: socket.socket) -> None:
-    """Pass on signals from the requesting process to this process group; kill the group when that process is gone."""
+    """Pass on signals from the requesting process to this process group; kill the group if that process has ended."""
     while True:
         try:
             number = connection.recv(1)

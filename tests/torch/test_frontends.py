@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments import frontends
 from jupyter_graphbreak.experiments.frontends import Examination
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.report.frontends import Raised
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 #: Imported dynamically, since the module has no type annotations.
 CASES: dict[str, Any] = importlib.import_module("tests.programs.front_ends.many_kinds").CASES
@@ -169,7 +169,7 @@ def _silence() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("name", sampled(sorted(CASES), 3))
+@pytest.mark.parametrize("name", sample_parameters(sorted(CASES), 3))
 def test_every_verdict_agrees_with_running_the_front_end_by_hand(name: str) -> None:
     case = CASES[name]
     verdicts = compare_frontends(case.make(), *case.first, also=[case.second], **case.kwargs)

@@ -15,7 +15,7 @@ from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
 from tests.support import warm_processes
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 HERE = Path(__file__).parent
 #: The process has loaded PyTorch already, which reads the variable TORCH_TRACE only then.
@@ -66,10 +66,12 @@ def facts(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
     }
 
 
-def live_and_logged(kernels: Path, folder: Path, name: str) -> tuple[Report, Report]:
+def live_and_logged(fork_server_folder: Path, folder: Path, name: str) -> tuple[Report, Report]:
     """Run a program with watching and a log; return the report of the run and the report of the log."""
     program = HERE.parent / "programs" / f"{name}.py"
-    process = warm_processes.run(kernels, ["-c", LIVE, str(program), str(folder)], cwd=folder, env=dict(os.environ))
+    process = warm_processes.run(
+        fork_server_folder, ["-c", LIVE, str(program), str(folder)], cwd=folder, env=dict(os.environ)
+    )
     assert process.returncode == 0, process.stderr
     logged = read_trace(folder)
     assert isinstance(logged, Report)
@@ -83,10 +85,10 @@ needs_skips = pytest.mark.skipif(
 
 @needs_skips
 @pytest.mark.parametrize(
-    "name", sampled(["nested_resumes", "branch", "fullgraph", "with_and_try", "logged/one_line"], 3)
+    "name", sample_parameters(["nested_resumes", "branch", "fullgraph", "with_and_try", "logged/one_line"], 3)
 )
-def test_a_program_live_and_through_its_log(kernels: Path, tmp_path: Path, name: str) -> None:
-    live, logged = live_and_logged(kernels, tmp_path, name)
+def test_a_program_live_and_through_its_log(fork_server_folder: Path, tmp_path: Path, name: str) -> None:
+    live, logged = live_and_logged(fork_server_folder, tmp_path, name)
     has_lines = torch.__version__ >= "2.13"
     assert facts(logged, lines_of_resumes=has_lines) == facts(live, lines_of_resumes=has_lines)
     if name == "logged/one_line":
@@ -104,8 +106,8 @@ def test_a_program_live_and_through_its_log(kernels: Path, tmp_path: Path, name:
 
 @pytest.mark.exhaustive
 @needs_skips
-def test_no_place_is_listed_twice_if_a_log_is_ambiguous(kernels: Path, tmp_path: Path) -> None:
-    live, logged = live_and_logged(kernels, tmp_path, "logged/one_line_unclear")
+def test_no_place_is_listed_twice_if_a_log_is_ambiguous(fork_server_folder: Path, tmp_path: Path) -> None:
+    live, logged = live_and_logged(fork_server_folder, tmp_path, "logged/one_line_unclear")
     in_run, in_log = (
         Counter((place(report, break_.location), break_.gb_id) for break_ in report.breaks) for report in (live, logged)
     )

@@ -37,7 +37,7 @@ from jupyter_graphbreak.compiling.compiled_calls import compile_calls
 from jupyter_graphbreak.compiling.routes import route
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, preserve_warnings
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.recording.targets import reachable_objects
 from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
@@ -532,7 +532,7 @@ def test_the_filters_apply_to_other_threads_during_a_trial(action: Any, expected
 
 def test_standard_streams_of_other_threads_are_theirs_during_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
     with Worker() as worker:
-        with sandboxed(), redirect_thread_streams(written := io.StringIO(), io.StringIO()):
+        with sandbox_runs(), redirect_thread_streams(written := io.StringIO(), io.StringIO()):
             stdout = sys.stdout
             sys.stdout.write("ours\n")
             sys.__stdout__.write("ours, to the console\n")  # type: ignore[union-attr]

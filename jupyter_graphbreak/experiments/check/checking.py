@@ -1,4 +1,4 @@
-"""Compare a compiled call with the eager one, and try changes that make a wrong result right."""
+"""Compare a compiled call with the eager call, and try changes that may make a wrong result right."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effects import seed_all
-from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
-from jupyter_graphbreak.experiments.trial.guard import guarded
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
+from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, timed_run
-from jupyter_graphbreak.experiments.trial.values import difference, largest_number, varying_places
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
+from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, varying_places
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.records.attributes import is_instance
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 
 Step = Literal["eager", "aot_eager", "backend"]
 _MAX_DIFFERENCES = 8
-#: The exception that Dynamo raises if an operator raises while it traces.
+#: The exception that Dynamo raises if an operator raises an error during tracing.
 _OPERATOR_ERROR = "TorchRuntimeError"
 #: The number of calls after which a program that changes its state is compared again.
 _REPEATED_CALLS = 3
-#: For each step that may introduce a difference, the simpler backends without this step.
+#: The simpler backends that leave out a compilation step, by the step that introduces a difference.
 _SIMPLER_BACKENDS: dict[Step, tuple[str, ...]] = {"backend": ("aot_eager",), "aot_eager": ("eager",), "eager": ()}
 #: The time limit and the maximum number of runs for timing a call.
 _MAX_TIMING_S = 0.3
@@ -68,24 +68,24 @@ class CheckResult:
 
     Parameters
     ----------
-    raised : str or None
-        The name of the exception that the eager call raises, if the compiled call raises as well: then there is no
+    error_name : str or None
+        The name of the exception that the eager call raises if the compiled call also raises one, so that there is no
         result to compare.
     """
 
     check: Check
     report: Report
-    raised: str | None = None
+    error_name: str | None = None
 
 
 @dataclass
 class _Observation:
-    """The outcome of a call, as named values: its result, its arguments and state afterwards, and its gradients."""
+    """The outcome of a call: the result, the arguments and the state afterwards, and the gradients, by name."""
 
     values: dict[str, Any] = field(default_factory=dict)
     gradients: dict[str, Any] = field(default_factory=dict)
-    raised: str | None = None
-    raised_backward: str | None = None
+    error_name: str | None = None
+    backward_error_name: str | None = None
 
 
 def group_instances(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -103,17 +103,17 @@ def _sharing_key(entry: Entry) -> Any:
     if code is None:
         return id(entry)
     owner = type(getattr(method, "__self__", None))
-    place = code.co_filename, code.co_firstlineno, code.co_qualname
-    return owner, place, backend_name(entry.backend), entry.dynamic, entry.modes.records_gradients
+    definition = code.co_filename, code.co_firstlineno, code.co_qualname
+    return owner, definition, backend_name(entry.backend), entry.dynamic, entry.modes.records_gradients
 
 
 def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCell = cell_of_shell) -> CheckResult:
-    """Compare entries of one kind with eager code: each entry alone, and each after the earlier ones have run.
+    """Compare entries of one kind with eager code: each entry alone, and each entry after the earlier ones have run.
 
     Parameters
     ----------
     entries : sequence of Entry
-        The entries, in the order of the run, see :func:`group_instances`.
+        The entries of a group, in the order of the run; see :func:`group_instances`.
     """
     results: list[CheckResult] = []
     for number, entry in enumerate(entries, start=1):
@@ -125,7 +125,7 @@ def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCel
         results.append(replace(result, check=check))
         if not check.equal:
             return results[-1]
-    return next((result for result in results if result.raised is None), results[0])
+    return next((result for result in results if result.error_name is None), results[0])
 
 
 def check_entry(
@@ -135,39 +135,39 @@ def check_entry(
     find_cell: FindCell = cell_of_shell,
     earlier_entries: Sequence[Entry] = (),
 ) -> CheckResult:
-    """Compare values and gradients of an entry's compiled run with those of the eager run, both on copies.
+    """Compare the values and gradients of an entry's compiled call with those of its eager call, both on copies.
 
-    Both runs draw the same random numbers. A call that changes its state, such as a training step, is compared again
+    Both calls draw the same random numbers. A call that changes its state, such as a training step, is compared again
     after further calls.
 
     Parameters
     ----------
     run : Report or None
-        The report whose graph ids the check uses; by default the report of the compiled run on copies.
+        The report whose graph ids the check uses; by default the report of the compiled call on copies.
     earlier_entries : sequence of Entry
-        Entries of the same kind. If they are modules, the entry may use their compiled code; copies of functions share
-        no code.
+        The earlier entries of the same kind. If they are modules, the entry may use their compiled code; copies of
+        functions share no code.
     """
-    with entry.set_up(), sandboxed(), use_eager_random_numbers():
+    with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         compiled_call = _CompiledCall(entry, entry.backend)
-        with recompiling(compiled_call.subject.call):
+        with compile_separately(compiled_call.subject.call):
             with recorder.record(find_cell) as recording:
                 actual = compiled_call.observe()
-            own_report = build_report(recording.records)
+            copy_report = build_report(recording.records)
             expected = _observe_eager(entry)
             differences = _differences(entry, expected, actual)
             calls = 1
             if not differences and compiled_call.changes_state:
                 with contextlib.suppress(TimeUpError):  # the first call has been compared
-                    differences = _later_differences(entry, compiled_call)
+                    differences = _differences_after_repeated_calls(entry, compiled_call)
                     calls = _REPEATED_CALLS if differences else 1
-            is_caused_by_earlier = False
+            is_due_to_earlier_entries = False
             if not differences and earlier_entries and isinstance(entry.call, torch.nn.Module):
-                differences = _differences_after(earlier_entries, entry)
-                is_caused_by_earlier = bool(differences)
+                differences = _differences_after_earlier_entries(earlier_entries, entry)
+                is_due_to_earlier_entries = bool(differences)
             first, step = None, None
-            with contextlib.suppress(TimeUpError):  # it is already known whether the results are equal
-                correspondence = Correspondence(own_report, run if run is not None else own_report, entry.frame)
+            with contextlib.suppress(TimeUpError):  # whether the results are equal is already known
+                correspondence = Correspondence(copy_report, run if run is not None else copy_report, entry.frame)
                 first = _first_divergence(compiled_call, correspondence)
             if first is not None and not differences:
                 differences = [f"graph {first.graph} computes a different value, {UNAFFECTED}"]
@@ -176,7 +176,7 @@ def check_entry(
                 unchanged_us = compiled_call.fastest_us() if differences else None
         restored_by: list[NumericsTrial] = []
         with contextlib.suppress(TimeUpError):
-            step = _first_wrong_step(entry, calls) if differences and not is_caused_by_earlier else None
+            step = _first_wrong_step(entry, calls) if differences and not is_due_to_earlier_entries else None
             if step is not None:
                 restored_by += _try_changes(entry, step, first, unchanged_us, calls)
     check = Check(
@@ -188,11 +188,11 @@ def check_entry(
         step=step,
         restored_by=restored_by,
     )
-    return CheckResult(check, own_report, raised=expected.raised if check.equal else None)
+    return CheckResult(check, copy_report, error_name=expected.error_name if check.equal else None)
 
 
 class _CompiledCall:
-    """An entry that is compiled once and always called from the same state.
+    """An entry that is compiled once, and always called from the same state.
 
     Attributes
     ----------
@@ -213,11 +213,11 @@ class _CompiledCall:
             state_after = self.subject.state()
         finally:
             self.subject.restore()  # frees the gradients
-        self.changes_state = difference(self.subject.initial, state_after) is not None
+        self.changes_state = describe_difference(self.subject.initial, state_after) is not None
         return observation
 
-    def call(self) -> None:
-        """Call the entry to run its graphs, and discard the result."""
+    def run_graphs(self) -> None:
+        """Call the entry only to run its graphs, and discard the result."""
         self.subject.restore()
         _call(self._program, self.subject)
 
@@ -229,13 +229,16 @@ class _CompiledCall:
         while len(times) < _MIN_CALLS or (time.monotonic() < end and len(times) < _MAX_CALLS):
             require_time("call")
             self.subject.restore()
-            arguments = self.subject.copies_of(self.subject.arguments or Arguments())
+            arguments = self.subject.copy_arguments(self.subject.arguments or Arguments())
             seed_all(0)
-            with self.subject.activated(), guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
+            with (
+                self.subject.activate(),
+                prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts),
+            ):
                 marks = [clock.mark()]
                 try:
                     self._program(*arguments.args, **arguments.kwargs)
-                except Exception:  # noqa: BLE001 - the check already says that it raises
+                except Exception:  # noqa: BLE001 - the differences already include the exception
                     return None
                 marks.append(clock.mark())
             times.append(clock.times_us(marks)[-1])
@@ -251,7 +254,7 @@ def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
 
 
 def _observe_in_double(entry: Entry, calls: int, *, noise_size: int) -> _Observation | None:
-    """Return the outcome in double precision, with noise as in :func:`to_double`; ``None`` if it fails."""
+    """Return the outcome in double precision, uncompiled, with noise as in :func:`to_double`; ``None`` if it fails."""
     try:
         subject = Subject(entry.call, entry.arguments)
         subject.restore()
@@ -267,7 +270,7 @@ def _observe_in_double(entry: Entry, calls: int, *, noise_size: int) -> _Observa
             subject.restore()  # frees the tensors in double precision, although reference cycles may keep the subject
     except Exception:  # noqa: BLE001 - copying may call the user's code
         return None
-    return observation if observation.raised is None else None
+    return observation if observation.error_name is None else None
 
 
 def _call(
@@ -275,11 +278,11 @@ def _call(
 ) -> tuple[Any, Arguments, str | None]:
     """Call a program; return its result, its arguments after the call, and the name of the exception it raised."""
     require_time("call")
-    arguments = arguments or subject.copies_of(subject.arguments or Arguments())
+    arguments = arguments or subject.copy_arguments(subject.arguments or Arguments())
     seed_all(0)
-    with subject.activated(), guarded(subject.call, changeable_parts=subject.changeable_parts):
+    with subject.activate(), prevent_effects(subject.call, changeable_parts=subject.changeable_parts):
         try:
-            with timed_run("call"):
+            with measure_run("call"):
                 return program(*arguments.args, **arguments.kwargs), arguments, None
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             return None, arguments, type(error).__name__
@@ -288,30 +291,30 @@ def _call(
 def _observe(
     program: Callable[..., Any], subject: Subject, arguments: Arguments | None = None, *, calls: int = 1
 ) -> _Observation:
-    """Make calls with copies of the same arguments, and return the outcome of the last call."""
+    """Make several calls, each with copies of the same arguments, and return the outcome of the last call."""
     for _ in range(calls - 1):
-        copies = subject.copies_of(arguments) if arguments is not None else None
-        raised = _call(program, subject, copies)[2]
-        if raised is not None:
-            return _Observation(raised=raised)
-    value, arguments, raised = _call(program, subject, arguments)
-    if raised is not None:
-        return _Observation(raised=raised)
+        copies = subject.copy_arguments(arguments) if arguments is not None else None
+        error_name = _call(program, subject, copies)[2]
+        if error_name is not None:
+            return _Observation(error_name=error_name)
+    value, arguments, error_name = _call(program, subject, arguments)
+    if error_name is not None:
+        return _Observation(error_name=error_name)
     memo = subject.unchanged_memo()
-    named_arguments = arguments.named(subject.call)
+    named_arguments = arguments.by_name(subject.call)
     observation = _Observation({"the result": subject.snapshot(value, memo)})
     observation.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named_arguments.items()}
     observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
     inputs = dict(_inputs_with_gradients(named_arguments, subject))
     try:
         with (
-            subject.activated(),
-            guarded(subject.call, changeable_parts=subject.changeable_parts),
-            timed_run("backward"),
+            subject.activate(),
+            prevent_effects(subject.call, changeable_parts=subject.changeable_parts),
+            measure_run("backward"),
         ):
             gradients = gradients_of(value, list(inputs.values()))
-    except Exception as error:  # noqa: BLE001 - such as an autograd graph that was freed; the exception is the finding
-        observation.raised_backward = type(error).__name__
+    except Exception as error:  # noqa: BLE001 - the exception is the finding, for example about a freed autograd graph
+        observation.backward_error_name = type(error).__name__
         return observation
     for name, item in inputs.items():
         gradient = gradients.pop(0) if gradients else None
@@ -322,7 +325,7 @@ def _observe(
 
 
 def _inputs_with_gradients(named_arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors to differentiate with respect to, with their names."""
+    """Yield the leaf tensors that require gradients, each after its name."""
     pending = [*named_arguments.items(), *([("self", subject.owner)] if subject.owner is not None else [])]
     for name, value in pending:
         if is_instance(value, torch.Tensor) and value.requires_grad and value.is_leaf:
@@ -335,19 +338,20 @@ def _inputs_with_gradients(named_arguments: dict[str, Any], subject: Subject) ->
             pending += [(f"{name}[{key!r}]", item) for key, item in value.items()]
 
 
-def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
-    """Return the differences of the last of several compiled calls, which change the state, from the last eager one."""
+def _differences_after_repeated_calls(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
+    """Return the differences between compiled and eager code in the last of several calls, which change the state."""
     differences = _differences(
         entry, _observe_eager(entry, _REPEATED_CALLS), compiled_call.observe(_REPEATED_CALLS), _REPEATED_CALLS
     )
     return [f"after {_REPEATED_CALLS} calls, {text}" for text in differences]
 
 
-def _differences_after(earlier_entries: Sequence[Entry], entry: Entry) -> list[str]:
-    """Return the differences of an entry, compiled after earlier ones whose code it may use, from eager code."""
+def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: Entry) -> list[str]:
+    """Return the differences from eager code of an entry that may use the compiled code of earlier entries."""
     subject = Subject(entry.call, entry.arguments)
-    backend = entry.backend if callable(entry.backend) else clone_backend(entry.backend)  # the same for all entries
-    with recompiling(subject.call):
+    # All entries share this backend.
+    backend = entry.backend if callable(entry.backend) else clone_backend(entry.backend)
+    with compile_separately(subject.call):
         for earlier_entry in earlier_entries:
             earlier_subject = Subject(earlier_entry.call, earlier_entry.arguments)
             _call(earlier_entry.compile(earlier_subject.call, backend), earlier_subject)
@@ -357,7 +361,7 @@ def _differences_after(earlier_entries: Sequence[Entry], entry: Entry) -> list[s
 
 
 def _differences(entry: Entry, expected: _Observation, actual: _Observation, calls: int = 1) -> list[str]:
-    """Return the differences of a compiled call from the eager one that exceed rounding."""
+    """Return the differences between a compiled and an eager call that exceed rounding."""
     if not any(_compare_observations(expected, actual, ())):
         return []
     # Further runs take memory and time, so they are made only if there is a difference to explain.
@@ -383,15 +387,15 @@ def _compare_observations(
     exact_observations: Sequence[_Observation],
     varying: frozenset[str] = frozenset(),
 ) -> Iterator[str]:
-    """Yield the differences, except at places that differ between any two runs, such as times of day."""
-    if expected.raised is not None and actual.raised == _OPERATOR_ERROR:
+    """Yield the differences, except in values that differ between any two runs, such as the time of day."""
+    if expected.error_name is not None and actual.error_name == _OPERATOR_ERROR:
         return
-    if expected.raised != actual.raised:
-        yield f"{_describe_outcome(actual.raised)}, but eager {_describe_outcome(expected.raised)}"
+    if expected.error_name != actual.error_name:
+        yield f"{_describe_outcome(actual.error_name)}, but eager {_describe_outcome(expected.error_name)}"
         return
     kinds = ["values", "gradients"]
-    if expected.raised_backward != actual.raised_backward:
-        compiled, eager = _describe_outcome(actual.raised_backward), _describe_outcome(expected.raised_backward)
+    if expected.backward_error_name != actual.backward_error_name:
+        compiled, eager = _describe_outcome(actual.backward_error_name), _describe_outcome(expected.backward_error_name)
         yield f"the backward pass {compiled}, but in eager code it {eager}"
         kinds.remove("gradients")
     for kind in kinds:
@@ -413,12 +417,12 @@ def _compare_observations(
                 yield f"{name}: {text}"
 
 
-def _describe_outcome(raised: str | None) -> str:
-    return f"raises {raised}" if raised is not None else "returns"
+def _describe_outcome(error_name: str | None) -> str:
+    return f"raises {error_name}" if error_name is not None else "returns"
 
 
 def _first_divergence(compiled_call: _CompiledCall, correspondence: Correspondence) -> Divergence | None:
-    """Make further compiled calls, and return the first graph and operation whose values differ from the eager ones."""
+    """Make further compiled calls, and return the first graph and operation whose values differ from eager values."""
     graphs = compiled_call.graphs
     _compare_graphs(compiled_call)
     if graphs.wrong_graph is None:
@@ -437,20 +441,20 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
 def _compare_graphs(compiled_call: _CompiledCall) -> None:
     graphs = compiled_call.graphs
     for graphs.compares in ("values", "gradients"):
-        compiled_call.call()
+        compiled_call.run_graphs()
         if graphs.wrong_graph is not None:
             break
     graphs.compares = "nothing"
 
 
 def _first_wrong_step(entry: Entry, calls: int) -> Step:
-    """Return the first compilation step that introduces a difference within a number of calls."""
+    """Return the first compilation step that introduces a difference, after a number of calls."""
     steps: tuple[Step, ...] = ("eager", "aot_eager")
     for step in steps:
         if step == backend_name(entry.backend):
             return step
         compiled_call = _CompiledCall(entry, step)
-        with recompiling(compiled_call.subject.call):
+        with compile_separately(compiled_call.subject.call):
             if _differences(entry, _observe_eager(entry, calls), compiled_call.observe(calls), calls):
                 return step
             _compare_graphs(compiled_call)
@@ -462,7 +466,7 @@ def _first_wrong_step(entry: Entry, calls: int) -> Step:
 def _try_changes(
     entry: Entry, step: Step, first: Divergence | None, unchanged_us: float | None, calls: int
 ) -> Iterator[NumericsTrial]:
-    """Try changes one at a time that may make a wrong result right, as many as time allows.
+    """Try as many changes as time allows, one at a time, that may make a wrong result right.
 
     Parameters
     ----------
@@ -473,7 +477,7 @@ def _try_changes(
     first : Divergence or None
         The first wrong operation.
     unchanged_us : float or None
-        The microseconds of a compiled call without any change.
+        The microseconds that a compiled call takes without a change.
     calls : int
         The number of calls after which the results are compared.
     """
@@ -492,13 +496,13 @@ def _try_changes(
         try:
             with make_context():
                 compiled_call = _CompiledCall(changed_entry, changed_entry.backend)
-                with recompiling(compiled_call.subject.call):
+                with compile_separately(compiled_call.subject.call):
                     expected, actual = _observe_eager(entry, calls), compiled_call.observe(calls)
                     is_equal = not _differences(entry, expected, actual, calls)
                     _compare_graphs(compiled_call)
                     is_equal = is_equal and compiled_call.graphs.wrong_graph is None
                     changed_us = compiled_call.fastest_us() if is_equal and unchanged_us is not None else None
-        except TimeUpError:  # the check itself is complete
+        except TimeUpError:  # the check is complete without further changes
             return
         except Exception:  # noqa: BLE001 - PyTorch may fail with the change
             is_equal, changed_us = False, None

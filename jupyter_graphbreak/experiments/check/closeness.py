@@ -1,4 +1,4 @@
-"""Distinguish a wrong result from different rounding, by comparing with a result in double precision."""
+"""Distinguish wrong results from different rounding, by comparing them with results in double precision."""
 
 from __future__ import annotations
 
@@ -10,37 +10,39 @@ import torch
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import digest, shape_of
 from jupyter_graphbreak.experiments.trial.places import named_tensors
-from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: The maximum distance of a result from that in double precision, as a multiple of the distance due to rounding.
+#: The maximum distance of a result from the one in double precision, as a multiple of the distance due to rounding.
 _MAX_DISTANCE_FACTOR = 8.0
-#: If eager's distance is more than this many times the rounding, eager took a different branch or is itself imprecise.
-_OTHER_BRANCH_FACTOR = 100.0
-#: The largest distance of an imprecise result, such as a norm of a million numbers, relative to its largest number.
+#: If the distance of the eager result is more than this many times the rounding, the eager call took a different
+#: branch, or is itself imprecise.
+_DIFFERENT_BRANCH_FACTOR = 100.0
+#: The maximum distance of an imprecise result, such as the norm of a million numbers, relative to its largest number.
 _IMPRECISE_TOLERANCE = 1e-3
-#: The largest distance of a result whose terms cancel, relative to the largest number of all results. Such a result
-#: consists of rounding only: a bias before batch normalization has no gradient, but eager computes one.
+#: The maximum distance of a result whose terms cancel, relative to the largest number of all results. Such a result
+#: consists of rounding errors only: the gradient of a bias before batch normalization is zero, but eager mode computes
+#: a different number.
 _CANCELED_TOLERANCE = 1e-4
 #: The permitted error of a gradient that is summed in a different order, in rounding errors of its largest number.
-#: Sums of a hundred thousand float32 products of both signs were off by up to 600, in eager and in inductor; the number
-#: is multiplied by ``_MAX_DISTANCE_FACTOR``.
+#: Sums of a hundred thousand float32 products of both signs were off by up to 600 rounding errors, in eager mode and
+#: with Inductor. The permitted error is multiplied by ``_MAX_DISTANCE_FACTOR``.
 _SUMMATION_ERRORS = 128
-#: The maximum distance of a result that jumps, as a multiple of the jumps that were seen.
+#: The maximum distance of a result that jumps, as a multiple of the jumps that large noise causes.
 _JUMP_FACTOR = 2.0
 _CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
-#: The numbers of rounding errors by which the inputs change: a small one, which shows the size of rounding in a result,
-#: and a large one, which shows where the result jumps, such as the gradient of ``relu`` at zero.
+#: The numbers of rounding errors by which noise changes the inputs. Small noise shows the size of rounding in a result.
+#: Large noise shows where a result jumps, such as the gradient of ``relu`` at zero.
 SMALL_NOISE, LARGE_NOISE = 1, 256
 
 
 class DoublePrecisionResults(NamedTuple):
     """Results in double precision: for the inputs, for inputs with small noise, and for inputs with large noise.
 
-    ``largest`` is the largest number in all results of the call; ``value`` may be only one of these results.
+    ``largest`` is the largest number in all results of the call, of which ``value`` may be only one.
     """
 
     largest: float
@@ -65,21 +67,21 @@ def difference_beyond_rounding(
     varying: Collection[str] = (),
     root: str = "",
 ) -> str | None:
-    """Return how a result differs from the expected one beyond rounding; ``None`` if it does not.
+    """Return how a result differs from the expected one beyond rounding; ``None`` if it differs by rounding at most.
 
     Parameters
     ----------
     expected, actual
         The results, of any kind.
     exact : DoublePrecisionResults or None
-        The results in double precision, if available, from which the size of rounding follows.
+        The results in double precision, which show the size of rounding, if they are available.
     gradients : bool
         Whether the results are gradients, which are sums over many elements.
     varying, root
         As for :func:`difference`.
     """
-    result = difference(expected, actual, varying=varying, root=root)
-    if result is None or exact is None or difference(expected, actual, compares_values=False) is not None:
+    result = describe_difference(expected, actual, varying=varying, root=root)
+    if result is None or exact is None or describe_difference(expected, actual, compares_values=False) is not None:
         return result
     parts = [flatten(value) for value in (expected, actual, exact.value, exact.with_noise)]
     if exact.with_large_noise is not None:
@@ -91,7 +93,7 @@ def difference_beyond_rounding(
 
 
 def flatten(value: Any) -> list[Any]:
-    """Return the tensors, numbers and strings in containers and objects."""
+    """Return the tensors, numbers and strings in a value, including those in its containers and objects."""
     result: list[Any] = []
     pending, seen = [value], set()
     while pending:
@@ -114,7 +116,7 @@ def flatten(value: Any) -> list[Any]:
 def _is_rounding(
     tolerance: _Tolerance, expected: Any, actual: Any, exact: Any, with_noise: Any, *with_large_noise: Any
 ) -> bool:
-    if difference(expected, actual) is None:
+    if describe_difference(expected, actual) is None:
         return True
     values = [expected, actual, exact, with_noise, *with_large_noise]
     if all(is_instance(value, float) for value in values):
@@ -145,14 +147,14 @@ def _is_rounding(
         ) * exact.abs().max()
         expected_distance, actual_distance = (expected - exact).abs().max(), (actual - exact).abs().max()
         jumps = torch.zeros_like(expected_distance)
-        if large_noise_results and not is_half:  # half precision is too coarse to tell
-            # A smooth result changes in proportion to the inputs' change, and both variations have the same direction.
+        if large_noise_results and not is_half:  # half precision is too coarse for this test
+            # A smooth result changes in proportion to the noise, which has the same direction in both cases.
             ratio = LARGE_NOISE / SMALL_NOISE
             deviation = ((large_noise_results[0] - exact) - ratio * (with_noise - exact)).abs()
-            jumps = _JUMP_FACTOR * deviation.nan_to_num(0, posinf=0).max()  # an overflow proves nothing about the rest
+            jumps = _JUMP_FACTOR * deviation.nan_to_num(0, posinf=0).max()  # an overflow shows no jump
         limit = max(_MAX_DISTANCE_FACTOR * expected_distance, _MAX_DISTANCE_FACTOR * rounding, jumps)
         if (
-            expected_distance > max(_OTHER_BRANCH_FACTOR * rounding, jumps)
+            expected_distance > max(_DIFFERENT_BRANCH_FACTOR * rounding, jumps)
             and expected_distance > tolerance.limit_if_canceled
         ):
             limit = expected_distance if expected_distance <= _IMPRECISE_TOLERANCE * exact.abs().max() else -1
@@ -169,7 +171,8 @@ def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int
     memo : dict
         Objects that are not copied, by their ids.
     noise_size : int
-        The maximum number of rounding errors by which each number changes, in the same random directions each time.
+        The maximum number of rounding errors by which each number is changed, in the same random directions in each
+        call.
     """
     return _convert_to_double(clone(value, memo), {}, _Noise(noise_size))
 
@@ -185,7 +188,7 @@ def convert_state_to_double(subject: Subject, *, noise_size: int) -> None:
 
 
 class _Noise:
-    """Random changes of up to a given number of rounding errors."""
+    """Random changes of numbers by at most ``size`` rounding errors."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -194,7 +197,7 @@ class _Noise:
     def add_to(self, value: torch.Tensor, precision: float) -> torch.Tensor:
         if not self._size:
             return value
-        # One temporary tensor besides the result: the tensors of a state may be large.
+        # This needs only one temporary tensor besides the result, because the tensors of a state may be large.
         source = self._generator
         factors = torch.rand(value.shape, dtype=torch.float64, generator=source).to(value.device)
         factors.mul_(2).sub_(1).mul_(self._size * precision / 2).add_(1)

@@ -1,4 +1,4 @@
-"""Compare compiled graphs with their operations, run one by one, and find the first wrong operation."""
+"""Compare compiled graphs with the same operations run one by one, and find the first wrong operation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class WrongGraph:
     inputs : list
         Copies of the inputs of the call.
     is_only_backward : bool
-        Whether only its backward pass is wrong.
+        Whether the gradients of the graph differ, but not its values.
     """
 
     frame: str
@@ -63,12 +63,12 @@ class WrongGraph:
 
 
 class GraphComparison:
-    """A backend that wraps another one; while it compares, each graph also runs operation by operation.
+    """A backend that wraps another backend; while it compares, each graph also runs operation by operation.
 
     Parameters
     ----------
     backend : str or callable
-        The backend that compiles.
+        The backend that compiles the graphs.
     subject : Subject
         The copied function that is compiled; its graphs may change shared memory.
 
@@ -77,7 +77,7 @@ class GraphComparison:
     compares : {"nothing", "values", "gradients"}
         What to compare in the next call.
     wrong_graph : WrongGraph or None
-        The first graph to run whose result differed.
+        The first graph whose result differed.
     """
 
     def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:
@@ -87,7 +87,7 @@ class GraphComparison:
         self.wrong_graph: WrongGraph | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute that Dynamo reads, such as the backend's settings, from the wrapped backend."""
+        """Return the wrapped backend's attribute, such as a setting that Dynamo reads."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._backend, name)
@@ -103,7 +103,7 @@ class GraphComparison:
             # A graph that was compiled for a call without gradients has no backward pass.
             is_compared = torch.is_grad_enabled() if gradients else self.compares == "values"
             if is_compared and self.wrong_graph is None:
-                # The inputs are not copied, since they include all parameters.
+                # The inputs are not copied, because they include all parameters.
                 leaves = _leaves_of(args)
                 if computes_differently(captured_module, compiled, leaves, self._subject, gradients=gradients):
                     self.wrong_graph = WrongGraph(frame, captured_module, module, compiled, clone(leaves), gradients)
@@ -112,13 +112,13 @@ class GraphComparison:
         return run
 
     def first_wrong_operation(self) -> str | None:
-        """Return the name of the first operation of the wrong graph that the backend computes wrongly."""
+        """Return the name of the first operation in the wrong graph that the backend computes wrongly."""
         wrong_graph = self.wrong_graph
         return first_wrong_operation(wrong_graph, self._backend, self._subject) if wrong_graph is not None else None
 
 
 def first_wrong_operation(wrong_graph: WrongGraph, backend: Callable[..., Any], subject: Subject) -> str | None:
-    """Find the operation at which a graph becomes wrong, by compiling prefixes of it.
+    """Compile prefixes of a wrong graph, and return the name of the operation with which they become wrong.
 
     If the backend does not reproduce the error, return the first operation that the backend has changed in the graph,
     or else the operation of the first wrong output.
@@ -130,22 +130,22 @@ def first_wrong_operation(wrong_graph: WrongGraph, backend: Callable[..., Any], 
         if part is None:
             return False
         try:
-            compiled = backend(_copy(part), clone(wrong_graph.inputs))
+            compiled = backend(_copy_graph(part), clone(wrong_graph.inputs))
             return computes_differently(
                 part, compiled, wrong_graph.inputs, subject, gradients=wrong_graph.is_only_backward
             )
         except Exception:  # noqa: BLE001 - the backend cannot compile the prefix
             return False
 
-    right, first_wrong = 0, len(names)
+    last_right, first_wrong = 0, len(names)
     if not is_wrong(first_wrong):
         return _changed_operation(wrong_graph) or _wrong_output(wrong_graph)
-    while first_wrong - right > 1:
-        middle = (right + first_wrong) // 2
+    while first_wrong - last_right > 1:
+        middle = (last_right + first_wrong) // 2
         if is_wrong(middle):
             first_wrong = middle
         else:
-            right = middle
+            last_right = middle
     return names[first_wrong - 1]
 
 
@@ -162,7 +162,7 @@ def _changed_operation(wrong_graph: WrongGraph) -> str | None:
 
 
 def _wrong_output(wrong_graph: WrongGraph) -> str | None:
-    """Return the operation of the first wrong output."""
+    """Return the operation that computes the first wrong output."""
     nodes = next(node for node in wrong_graph.module.graph.nodes if node.op == "output").all_input_nodes
     expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     with torch.no_grad():
@@ -180,7 +180,7 @@ def _wrong_output(wrong_graph: WrongGraph) -> str | None:
 def computes_differently(
     module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool
 ) -> bool:
-    """Return whether a compiled graph and its operations, run one by one, have different results."""
+    """Return whether a compiled graph and the same operations run one by one have different results."""
     expected = _compute(_interpreter(module), inputs, subject, gradients=gradients)
     actual = _compute(compiled, inputs, subject, gradients=gradients)
     if difference_beyond_rounding(expected, actual) is None:
@@ -202,7 +202,7 @@ def computes_differently(
 
 
 def _leaves_of(inputs: Iterable[Any]) -> Inputs:
-    """Return the inputs of a graph, with leaf tensors that share their memory in place of plain tensors."""
+    """Return the inputs of a graph, with each plain tensor replaced by a leaf tensor that shares its memory."""
     return [
         item.detach().requires_grad_(item.requires_grad) if type(item) in {torch.Tensor, torch.nn.Parameter} else item
         for item in inputs
@@ -210,7 +210,7 @@ def _leaves_of(inputs: Iterable[Any]) -> Inputs:
 
 
 def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool) -> Any:
-    """Return a graph's result and its inputs after the call, or the gradients of the inputs, with a fixed random seed.
+    """Call a function with a fixed random seed; return its result and its inputs afterwards, or its inputs' gradients.
 
     The inputs are restored.
     """
@@ -228,7 +228,7 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
         return subject.snapshot((value, inputs), subject.unchanged_memo())
     finally:
         subject.memory.restore(unchanged_keys)
-        subject.memory.give_back()
+        subject.memory.return_free_memory()
         saved_state.restore()
 
 
@@ -236,11 +236,11 @@ def _compute_in_double(
     module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, noise_size: int
 ) -> Any:
     change = functools.partial(to_double, noise_size=noise_size)
-    return _compute(_interpreter(_copy(module, change)), change(inputs), subject, gradients=gradients)
+    return _compute(_interpreter(_copy_graph(module, change)), change(inputs), subject, gradients=gradients)
 
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
-    """Return the gradients of an unevenly weighted result that ``backward()`` would add to the inputs' ``grad``."""
+    """Return the gradients that ``backward()``, from an unevenly weighted result, would add to the inputs' ``grad``."""
     differentiable_inputs = [tensor for tensor in inputs if tensor.requires_grad and tensor.is_leaf]
     results = [part for part in flatten(value) if isinstance(part, torch.Tensor) and part.requires_grad]
     if not differentiable_inputs or not results:
@@ -259,7 +259,7 @@ def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | 
 def _accumulating_edges(results: list[torch.Tensor]) -> dict[int, list[torch.autograd.graph.GradientEdge]]:
     """Return the edges through which the backward pass adds to the ``grad`` of each leaf, by the leaf's id.
 
-    ``autograd.grad`` would look only at the leaf's newest accumulator, but ``set_`` gives the leaf a new one.
+    ``autograd.grad`` would use only the newest accumulator of the leaf, but ``set_`` gives the leaf a new accumulator.
     """
     edges: dict[int, list[torch.autograd.graph.GradientEdge]] = {}
     pending = [part.grad_fn for part in results]
@@ -284,7 +284,7 @@ def _interpreter(module: torch.fx.GraphModule) -> Callable[..., Any]:
     return torch.fx.Interpreter(module).run
 
 
-def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) -> torch.fx.GraphModule:
+def _copy_graph(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) -> torch.fx.GraphModule:
     """Return a copy of a graph and of its tensors."""
     result = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     for name, value in list(vars(result).items()):
@@ -296,7 +296,7 @@ def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) ->
 
 
 def _graph_prefix(wrong_graph: WrongGraph, kept_names: set[str]) -> torch.fx.GraphModule | None:
-    """Return the graph up to an operation; the outputs are the tensors that the rest of the graph uses."""
+    """Return a graph of the operations to keep, whose outputs are the tensors that the other operations use."""
     values = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -319,7 +319,7 @@ def _graph_prefix(wrong_graph: WrongGraph, kept_names: set[str]) -> torch.fx.Gra
 
 
 def _values_by_operation(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
-    """Return the value of each operation of a graph."""
+    """Return the value of each operation in a graph, by the operation's name."""
     values: dict[str, Any] = {}
 
     class RecordingInterpreter(torch.fx.Interpreter):
@@ -331,5 +331,5 @@ def _values_by_operation(module: torch.fx.GraphModule, inputs: Inputs) -> dict[s
 
     with torch.no_grad(), preserve_random_generators():
         seed_torch(_SEED)
-        RecordingInterpreter(_copy(module)).run(*clone(inputs))
+        RecordingInterpreter(_copy_graph(module)).run(*clone(inputs))
     return values

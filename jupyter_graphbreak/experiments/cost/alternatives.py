@@ -12,7 +12,7 @@ import torch
 from jupyter_graphbreak._torch_compat.hooks.paths import answer_questions_as_eager
 from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
-from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.entry import compile_separately
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
 from jupyter_graphbreak.report.cost import Alternative, are_apart
 
@@ -60,7 +60,7 @@ def measure_alternatives(
     if not paths and not filters:
         return alternatives
     unchanged = Variant(steady_state.entry, compiled=True)
-    with recompiling(unchanged.subject.call), contextlib.suppress(TimeUpError):
+    with compile_separately(unchanged.subject.call), contextlib.suppress(TimeUpError):
         if not unchanged.warm_up():
             return alternatives
         for path in paths:
@@ -117,7 +117,7 @@ def _time_both(unchanged: Variant, changed: Variant) -> tuple[Spread, Spread] | 
     require_time()
     start = time.monotonic()
     # The call may raise an error without the branch or the guards.
-    with recompiling(changed.subject.call), contextlib.suppress(Exception):
+    with compile_separately(changed.subject.call), contextlib.suppress(Exception):
         if changed.warm_up():
             calls = time_in_turn([changed.run, unchanged.run], _BUDGET, end=start + 10 * _BUDGET.seconds)
             return spread_of(calls[0]), spread_of(calls[1])

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.experiments.trial.effect_places import locator
+from jupyter_graphbreak.experiments.trial.effect_locations import locator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from jupyter_graphbreak.experiments.trial.effect_places import Locate
+    from jupyter_graphbreak.experiments.trial.effect_locations import Locate
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report

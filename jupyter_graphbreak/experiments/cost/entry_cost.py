@@ -1,4 +1,4 @@
-"""Measure the steady state of an entry: eager, compiled and with remedies, and how the time is divided."""
+"""Time an entry in its steady state, eager, compiled and with remedies, and divide the compiled time into parts."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, recompiling
+from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, compile_separately
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.time_limit import limit_time
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
@@ -161,10 +161,10 @@ def measure_entry(
         made.
     """
     start = time.monotonic()
-    with entry.set_up(), sandboxed(), contextlib.ExitStack() as exit_stack:
+    with entry.set_up(), sandbox_runs(), contextlib.ExitStack() as exit_stack:
         variants = _variants_of(entry, remedy_contexts or {})
         for variant in (variants.compiled, variants.break_only, *variants.remedied.values()):
-            exit_stack.enter_context(recompiling(variant.subject.call))
+            exit_stack.enter_context(compile_separately(variant.subject.call))
         variants.eager.warm_up()
         with recorder.record(find_cell) as recording, collect_guards() as guards:
             recording.describe_device(Device("auto", default_device_name()))
@@ -347,7 +347,7 @@ def _empty_break(x: torch.Tensor) -> torch.Tensor:
 def _coverage(eager: Variant, compiled: list[list[Range]], share: float | None) -> Coverage | None:
     """Return how many top-level operations of a call ran compiled, and how many eagerly; ``None`` without profiles.
 
-    Operations of the eager call count as compiled unless they run outside graphs in the compiled call.
+    Operations of the eager call count as compiled unless they run outside of graphs in the compiled call.
 
     Parameters
     ----------
@@ -379,7 +379,7 @@ def _break_even_calls(gain: float | None, correspondence: Correspondence) -> int
 
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
-    """Return the entry for a call to a function, with the backend it was compiled with, or else ``inductor``.
+    """Return the entry for a call to a function, with the backend that compiled the function, or else ``inductor``.
 
     Parameters
     ----------
@@ -389,7 +389,7 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
     call = compiled_callable(fn)
     options = (compile_arguments(fn) if call is not None else None) or CompileArguments("inductor")
     call = fn if call is None else call
-    arguments = Arguments(*args, **kwargs).bound(call)
+    arguments = Arguments(*args, **kwargs).to_positional(call)
     return Entry(callable_name(call), None, call, arguments, *options)
 
 

@@ -14,7 +14,7 @@ from jupyter_graphbreak.experiments.cost.blocks import find_repeated_blocks, rep
 from jupyter_graphbreak.experiments.cost.memory import SavedBytes, memory_activities, peak_bytes
 from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
-from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.entry import compile_separately
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, seconds_left
 from jupyter_graphbreak.report.cost import MemoryChange
@@ -63,7 +63,7 @@ def try_memory_changes(steady_state: SteadyState, memory: MemoryCost) -> list[Me
                 changes.append(_measure_change(code, compiled, compiled, compiled.checkpoint_calls, is_correct))
                 continue
             changed = make_variant()
-            with recompiling(changed.subject.call):
+            with compile_separately(changed.subject.call):
                 if changed.warm_up():
                     changes.append(_measure_change(code, changed, compiled, contextlib.nullcontext, is_correct))
         except TimeUpError:
@@ -110,20 +110,21 @@ def _measure_change(
     context: Callable[[], AbstractContextManager[None]],
     is_correct: Callable[[Sequence[torch.Tensor]], bool],
 ) -> MemoryChange:
-    def with_backward(observe: Callable[[Callable[[], Any]], _T]) -> _T:
+    def observe_with_backward(observe: Callable[[Callable[[], Any]], _T]) -> _T:
         require_time()
         with context():
-            return changed.with_backward(observe)
+            return changed.observe_with_backward(observe)
 
     with context():
         results = changed.results_and_state()
     saved_bytes = SavedBytes(changed.memory_addresses(), lambda _: None)
-    with_backward(saved_bytes.observe)
-    peak = peak_bytes(with_backward(functools.partial(memory_activities, variant=changed)))
+    observe_with_backward(saved_bytes.observe)
+    peak = peak_bytes(observe_with_backward(functools.partial(memory_activities, variant=changed)))
     ratio = None
     with contextlib.suppress(TimeUpError):  # the memory is known
         ratio = ratio_in_turn(
-            lambda: with_backward(changed.timer.time), lambda: compiled.with_backward(compiled.timer.time)
+            lambda: observe_with_backward(changed.timer.time),
+            lambda: compiled.observe_with_backward(compiled.timer.time),
         )
     return MemoryChange(code, peak, saved_bytes.peak, is_correct(results), ratio)
 

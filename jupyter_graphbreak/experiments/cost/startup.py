@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from jupyter_graphbreak._torch_compat.tried_settings import CacheSettings
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.variants import Variant
-from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.entry import compile_separately
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.cost import CacheChange, GraphStartup, Startup
@@ -119,8 +119,8 @@ def _records_of_start(entry: Entry, settings: CacheSettings) -> Iterable[Record]
     """Compile an entry and its backward pass, as a new process would; return the records."""
     require_time()
     variant = Variant(entry, compiled=True)
-    with settings.apply(), recompiling(variant.subject.call), recorder.record() as recording:
-        variant.with_backward(lambda call: call())
+    with settings.apply(), compile_separately(variant.subject.call), recorder.record() as recording:
+        variant.observe_with_backward(lambda call: call())
     return recording.records
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards
     from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
     from jupyter_graphbreak.experiments.cost.variants import Variant
-    from jupyter_graphbreak.experiments.trial.effect_places import Locate
+    from jupyter_graphbreak.experiments.trial.effect_locations import Locate
     from jupyter_graphbreak.experiments.trial.entry import Entry
 
 

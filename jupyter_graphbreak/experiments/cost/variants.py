@@ -19,11 +19,11 @@ from jupyter_graphbreak._torch_compat.profile_ranges import profile_call, record
 from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
-from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
 from jupyter_graphbreak.experiments.trial.places import leaves, memory_address, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.recording.targets import may_be_user_defined, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -145,7 +145,7 @@ class Variant:
         self._context = context
         self._code = PrivateCode(self.subject.call, self.subject.functions())
         self._original_arguments = self.subject.arguments or entry.arguments
-        self._arguments = self.subject.copies_of(self._original_arguments)
+        self._arguments = self.subject.copy_arguments(self._original_arguments)
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
         self._program = entry.compile(self.subject.call, self.timer) if compiled else self.subject.call
@@ -154,7 +154,7 @@ class Variant:
         self._changes_arguments = self._changes_state = True
         self._is_short = False
         #: The content of the arguments before each call, if it can be restored in place.
-        self._saved_arguments: SavedState | None = self.subject.saved_arguments(self._arguments)
+        self._saved_arguments: SavedState | None = self.subject.save_arguments(self._arguments)
         self.is_random = False
         #: The seconds of the first and the second call: the first one compiles.
         self.first_call_s = self.second_call_s = 0.0
@@ -178,7 +178,7 @@ class Variant:
 
     def _warm_up(self) -> bool:
         self._changes_arguments = self._changes_state = False
-        initial_arguments = self.subject.copies_to_compare(self._original_arguments)
+        initial_arguments = self.subject.copy_arguments_for_comparison(self._original_arguments)
         start = time.monotonic()
         self._call(0, is_guarded=True)
         self.first_call_s = time.monotonic() - start
@@ -268,7 +268,7 @@ class Variant:
         The backward pass only runs if the result requires gradients.
         """
         tensors: list[torch.Tensor] = []
-        self.with_backward(lambda call: call(), tensors.append)
+        self.observe_with_backward(lambda call: call(), tensors.append)
         return tensors
 
     def results_and_state(self) -> list[torch.Tensor]:
@@ -286,7 +286,7 @@ class Variant:
                 tensors.extend(self._state_after_call())
 
         with capture_effects() as effects:
-            self.with_backward(observe, tensors.append)
+            self.observe_with_backward(observe, tensors.append)
         messages = [message for *_, message in (*effects.logged, *effects.warned)]
         return [*tensors, torch.tensor([len(text) for text in (effects.printed, effects.stderr, *messages)])]
 
@@ -303,7 +303,7 @@ class Variant:
         tensors = sum(is_instance(part, torch.Tensor) for part in parts)
         yield torch.tensor([*map(hash, values), tensors, hash(_python_random_state())])
 
-    def with_backward(
+    def observe_with_backward(
         self, observe: Callable[[Callable[[], Any]], _T], on_tensor: Callable[[torch.Tensor], None] | None = None
     ) -> _T:
         """Observe a call that is followed by a backward pass if its results require gradients.
@@ -331,7 +331,7 @@ class Variant:
                     on_tensor(tensor.detach().clone())
 
         try:
-            with guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
+            with prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts):
                 return self._observe(0, lambda call: observe(lambda: call_with_backward(call)))
         finally:
             for leaf, grad in leaves.values():
@@ -357,7 +357,7 @@ class Variant:
         paths = [path for path, _ in modules_of(self.subject, self._arguments.args, self._arguments.kwargs)]
         return {f"self.{path}".rstrip(".") if self.subject.owner is not None else path: path for path in paths}
 
-    def with_consecutive_calls(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
+    def observe_consecutive_calls(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
         """Observe consecutive calls, and undo their changes only after the last one.
 
         Each call receives new copies of the arguments, but not of tensors that collect gradients, such as parameters.
@@ -387,7 +387,7 @@ class Variant:
                 _differentiate(roots)
 
         try:
-            with guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
+            with prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts):
                 return self._observe(0, lambda _: observe(call))
         finally:
             for leaf, grad in zip(leaves, grads, strict=True):
@@ -420,7 +420,7 @@ class Variant:
     def _call(self, seed: int, *, is_guarded: bool = False) -> None:
         seed_all(seed)
         guard = (
-            guarded(self.subject.call, changeable_parts=self.subject.changeable_parts)
+            prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts)
             if is_guarded
             else contextlib.nullcontext()
         )
@@ -436,7 +436,7 @@ class Variant:
         arguments = self._arguments
         with (
             self._context(),
-            self.subject.activated(),
+            self.subject.activate(),
             self._code.install(),
             self._inner.compiled(arguments.args, arguments.kwargs),
         ):
@@ -455,7 +455,7 @@ class Variant:
         if self._saved_arguments is not None:
             self._saved_arguments.restore()
         else:
-            self._arguments = self.subject.copies_of(self._original_arguments)
+            self._arguments = self.subject.copy_arguments(self._original_arguments)
 
     def _arguments_differ_from(self, expected: Arguments) -> bool:
         actual = self._arguments
@@ -494,7 +494,7 @@ def _differentiate(roots: list[torch.Tensor]) -> None:
 
 
 def _differ(one: Any, other: Any) -> bool:
-    return difference(one, other) is not None
+    return describe_difference(one, other) is not None
 
 
 def _random_state() -> tuple[Any, ...]:

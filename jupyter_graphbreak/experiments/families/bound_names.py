@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
-    """Return whether a target is an argument or outer name, is assigned on an earlier line, or is not a name."""
+    """Return whether a target is an argument, an outer name, assigned on an earlier line, or more than a plain name."""
     if not target.isidentifier():
         return True
     scope = draft.enclosing_function(statement) or draft.tree
@@ -28,8 +28,8 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
     )  # fmt: skip
 
 
-def read_after(draft: Draft, statement: ast.stmt) -> set[str]:
-    """Return the names that are read after a statement; in a loop, this includes the loop's code before it."""
+def names_read_after(draft: Draft, statement: ast.stmt) -> set[str]:
+    """Return the names read after a statement; in a loop, they include the names read earlier in the loop."""
     scope: ast.AST = draft.enclosing_function(statement) or draft.tree
     last_line = statement.end_lineno or statement.lineno
     loops = [part for part in draft.ancestors(statement) if isinstance(part, ast.For | ast.While)]

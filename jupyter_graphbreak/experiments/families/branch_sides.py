@@ -1,4 +1,4 @@
-"""Read the sides of a branch as values: the value of each name afterwards, or the result."""
+"""Read the sides of a branch as values: the final value of each target, or the returned value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
-from jupyter_graphbreak.experiments.families.drafting import argument, operand
+from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand
 from jupyter_graphbreak.experiments.families.site import names_bound, outer_names
 
 if TYPE_CHECKING:
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
-#: The text of a value; for a tuple, list, dict or new object, its type, its keys and the values in it.
+#: The source text of a value; for a tuple, list, dict or new object, its type, its keys and its members.
 Value = str | tuple[str, tuple[str, ...], tuple["Value", ...]]
-#: The signs of the operators, such as ``+``.
-OPERATOR_SIGNS = {
+#: The symbols of the operators, such as ``+``.
+OPERATOR_SYMBOLS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**", ast.FloorDiv: "//",
     ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
-#: Nodes that cannot be computed regardless of the condition, or that have their own scope.
+#: Expressions that cannot be evaluated regardless of the condition, or that have their own scope.
 _UNSUPPORTED_NODES = (
     ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp,
 )  # fmt: skip
-#: Methods that change a tensor in place and whose result a method without the final underscore returns.
+#: Methods that change a tensor in place; the same method without the final underscore returns a new tensor.
 _IN_PLACE_METHODS = {
     "abs_", "add_", "addcdiv_", "addcmul_", "clamp_", "clamp_max_", "clamp_min_", "div_", "exp_", "index_add_",
     "index_copy_", "index_fill_", "lerp_", "logical_and_", "logical_or_", "masked_fill_", "mul_", "neg_", "pow_",
     "scatter_", "scatter_add_", "sqrt_", "sub_",
 }  # fmt: skip
-#: Calls with side effects: they must not run on the side that is not taken.
-SIDE_EFFECT_CALLS = {
+#: Functions with side effects, which must not run on the side that is not taken.
+SIDE_EFFECT_FUNCTIONS = {
     "print", "append", "extend", "insert", "update", "pop", "add", "write", "open", "input", "setattr", "warn",
     "backward", "step", "zero_grad", "register_buffer", "info", "debug", "warning", "error", "warning_once", "next",
 }  # fmt: skip
@@ -55,23 +55,23 @@ class BranchSide:
     lines : list of str
         Statements that assign the values that later statements of the side read.
     values : dict
-        The assigned values, by the text of the target.
-    in_place : set of str
-        The targets that keep their tensor, whose content becomes the value.
+        The assigned values, by the source text of the target.
+    in_place_targets : set of str
+        The targets that keep their tensor and get the value as its new content.
     result : Value or None
         The returned value.
     returns : bool
         Whether the side returns.
-    tests : list of ast.expr
-        The tests of branches in the side.
+    nested_tests : list of ast.expr
+        The tests of nested branches.
     """
 
     lines: list[str] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
-    in_place: set[str] = field(default_factory=set)
+    in_place_targets: set[str] = field(default_factory=set)
     result: Value | None = None
     returns: bool = False
-    tests: list[ast.expr] = field(default_factory=list)
+    nested_tests: list[ast.expr] = field(default_factory=list)
 
 
 class _UnsupportedSideError(Exception):
@@ -83,7 +83,7 @@ def has_no_side_effects(node: ast.expr) -> bool:
     for part in ast.walk(node):
         if isinstance(part, _UNSUPPORTED_NODES):
             return False
-        if isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] in SIDE_EFFECT_CALLS:
+        if isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] in SIDE_EFFECT_FUNCTIONS:
             return False
     return True
 
@@ -96,9 +96,9 @@ def read_side(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) 
     block : sequence of ast.stmt
         The side's statements.
     suffix : str
-        The suffix of new names in the side.
+        The suffix of the names that are created for the side.
     torch : str
-        The name of the torch package.
+        The name under which the source imports the torch package.
     """
     try:
         return _SideReader(draft, suffix, torch).read(block)
@@ -139,30 +139,34 @@ class _SideReader:
                 for node in ast.walk(later_statement)
                 if _is_read(node)
             }
-            self._read(statement, names_read_later, is_last=index == len(block) - 1)
+            self._read_statement(statement, names_read_later, is_last=index == len(block) - 1)
         return self._side
 
-    def _read(self, statement: ast.stmt, names_read_later: set[str], *, is_last: bool) -> None:
+    def _read_statement(self, statement: ast.stmt, names_read_later: set[str], *, is_last: bool) -> None:
         if isinstance(statement, ast.Pass):
             return
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             self._assign(statement.targets[0], statement.value, names_read_later)
         elif isinstance(statement, ast.Assign) and all(isinstance(node, ast.Name) for node in statement.targets):
-            text = self._text(statement.value)
+            text = self._resolved_text(statement.value)
             for node in statement.targets:
-                self._set(ast.unparse(node), text, names_read_later)
+                self._set_value(ast.unparse(node), text, names_read_later)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._assign(statement.target, statement.value, names_read_later)
-        elif isinstance(statement, ast.AugAssign) and type(statement.op) in OPERATOR_SIGNS:
+        elif isinstance(statement, ast.AugAssign) and type(statement.op) in OPERATOR_SYMBOLS:
             target = ast.unparse(statement.target)
             current_text = self._current_texts.get(target, self._draft.text_of(statement.target))
-            sign = OPERATOR_SIGNS[type(statement.op)]
-            self._set(
-                target, f"{operand(current_text)} {sign} {operand(self._text(statement.value))}", names_read_later
+            symbol = OPERATOR_SYMBOLS[type(statement.op)]
+            self._set_value(
+                target,
+                f"{as_operand(current_text)} {symbol} {as_operand(self._resolved_text(statement.value))}",
+                names_read_later,
             )
         elif isinstance(statement, ast.Return) and is_last:
             self._side.returns = True
-            self._side.result = value_of(statement.value, self._text) if statement.value is not None else "None"
+            self._side.result = (
+                value_of(statement.value, self._resolved_text) if statement.value is not None else "None"
+            )
         elif isinstance(statement, ast.If):
             self._read_branch(statement, names_read_later, is_last=is_last)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -174,26 +178,26 @@ class _SideReader:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
                 raise _UnsupportedSideError
-            texts = [self._text(node) for node in value.elts]
+            texts = [self._resolved_text(node) for node in value.elts]
             for node, text in zip(target.elts, texts, strict=True):
-                self._set(ast.unparse(node), text, names_read_later)
+                self._set_value(ast.unparse(node), text, names_read_later)
         elif isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
-            self._set(ast.unparse(target), self._text(value), names_read_later)
+            self._set_value(ast.unparse(target), self._resolved_text(value), names_read_later)
         else:
             raise _UnsupportedSideError
 
     def _change_in_place(self, call: ast.Call, names_read_later: set[str]) -> None:
-        target, text = self._content_after(call)
-        is_assigned_before = target in self._side.values and target not in self._side.in_place
+        target, text = self._changed_target(call)
+        is_assigned_before = target in self._side.values and target not in self._side.in_place_targets
         if is_assigned_before and target not in self._names_of_side:
             raise _UnsupportedSideError
-        self._side.in_place.discard(target)
-        self._set(target, text, names_read_later)
+        self._side.in_place_targets.discard(target)
+        self._set_value(target, text, names_read_later)
         if not is_assigned_before:
-            self._side.in_place.add(target)
+            self._side.in_place_targets.add(target)
 
-    def _content_after(self, node: ast.expr) -> tuple[str, str]:
-        """Return the target that methods such as ``add_`` change, one after the other, and the text of its content."""
+    def _changed_target(self, node: ast.expr) -> tuple[str, str]:
+        """Return the target that a chain of in-place methods such as ``add_`` changes, and its new content."""
         if not isinstance(node, ast.Call):
             if not isinstance(node, ast.Name | ast.Attribute):
                 raise _UnsupportedSideError
@@ -201,10 +205,10 @@ class _SideReader:
             return target, self._current_texts.get(target, target)
         if not isinstance(node.func, ast.Attribute):
             raise _UnsupportedSideError
-        target, text = self._content_after(node.func.value)
+        target, text = self._changed_target(node.func.value)
         method = node.func.attr
-        positional_texts = [self._text(part) for part in node.args]
-        keywords = [f"{part.arg}={self._text(part.value)}" for part in node.keywords if part.arg is not None]
+        positional_texts = [self._resolved_text(part) for part in node.args]
+        keywords = [f"{part.arg}={self._resolved_text(part.value)}" for part in node.keywords if part.arg is not None]
         if method == "zero_":
             return target, f"{self._torch}.zeros_like({target})"
         if method == "fill_" and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
@@ -213,16 +217,16 @@ class _SideReader:
             return target, positional_texts[0]
         if method not in _IN_PLACE_METHODS or len(keywords) != len(node.keywords):
             raise _UnsupportedSideError
-        return target, f"{operand(text)}.{method[:-1]}({', '.join([*positional_texts, *keywords])})"
+        return target, f"{as_operand(text)}.{method[:-1]}({', '.join([*positional_texts, *keywords])})"
 
-    def _set(self, target: str, text: str, names_read_later: set[str]) -> None:
-        if target in self._side.in_place:
+    def _set_value(self, target: str, text: str, names_read_later: set[str]) -> None:
+        if target in self._side.in_place_targets:
             raise _UnsupportedSideError
         if target in names_read_later:
             name = target if target in self._names_of_side else target.replace(".", "_") + self._suffix
             if not name.isidentifier():
                 raise _UnsupportedSideError
-            self._side.lines.append(f"{name} = {parenthesized(text)}")
+            self._side.lines.append(f"{name} = {parenthesize_lines(text)}")
             text = name
         self._current_texts[target] = text
         self._side.values[target] = text
@@ -232,12 +236,12 @@ class _SideReader:
             raise _UnsupportedSideError
         condition = tensor_condition(self._draft, branch.test, self._torch)
         sides = read_sides(self._draft, branch, self._torch, self._suffix)
-        if condition is None or sides is None or sides[0].in_place or sides[1].in_place:
+        if condition is None or sides is None or sides[0].in_place_targets or sides[1].in_place_targets:
             raise _UnsupportedSideError
         if_side, else_side = sides
         select = functools.partial(where_call, self._torch)
         self._side.lines += [*if_side.lines, *else_side.lines]
-        self._side.tests += [branch.test, *if_side.tests, *else_side.tests]
+        self._side.nested_tests += [branch.test, *if_side.nested_tests, *else_side.nested_tests]
         if if_side.returns and else_side.returns and is_last:
             result = select_value(condition, if_side.result, else_side.result, select)
             if result is None:
@@ -248,9 +252,9 @@ class _SideReader:
         else:
             for target in {**if_side.values, **else_side.values}:
                 texts = if_side.values.get(target, target), else_side.values.get(target, target)
-                self._set(target, select(condition, *texts), names_read_later)
+                self._set_value(target, select(condition, *texts), names_read_later)
 
-    def _text(self, node: ast.expr) -> str:
+    def _resolved_text(self, node: ast.expr) -> str:
         if not has_no_side_effects(node):
             raise _UnsupportedSideError
         reads = {part: ast.unparse(part) for part in ast.walk(node) if _is_read(part)}
@@ -258,12 +262,12 @@ class _SideReader:
         if node in changes:
             return changes[node]
         if not changes:
-            return argument(self._draft, node)
-        return self._draft.rewritten(node, {part: operand(text) for part, text in changes.items()})
+            return as_argument(self._draft, node)
+        return self._draft.text_with_changes(node, {part: as_operand(text) for part, text in changes.items()})
 
 
 def value_of(node: ast.expr, text_of: Callable[[ast.expr], str]) -> Value:
-    """Return an expression as a value, with the texts of the members of tuples, lists, dicts and new objects."""
+    """Return an expression as a value; tuples, lists, dicts and new objects are split into their members."""
 
     def members(nodes: Sequence[ast.expr]) -> tuple[Value, ...]:
         return tuple(value_of(part, text_of) for part in nodes)
@@ -280,13 +284,13 @@ def value_of(node: ast.expr, text_of: Callable[[ast.expr], str]) -> Value:
 
 
 def _creates_object(call: ast.Call) -> bool:
-    """Return whether a call creates an object from its arguments, judging by the name of a class."""
+    """Return whether a call creates an object from its arguments: whether the name that it calls is capitalized."""
     is_class = ast.unparse(call.func).rpartition(".")[2].lstrip("_")[:1].isupper()
     return is_class and has_no_unpacking(call) and bool(call.args or call.keywords)
 
 
 def has_no_unpacking(call: ast.Call) -> bool:
-    """Return whether a call lists its arguments, without ``*`` and ``**``."""
+    """Return whether a call passes its arguments one by one, without ``*`` and ``**``."""
     return not any(isinstance(part, ast.Starred) for part in call.args) and all(part.arg for part in call.keywords)
 
 
@@ -294,24 +298,24 @@ def _is_read(node: ast.AST) -> bool:
     return isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
 
 
-def parenthesized(text: str) -> str:
-    """Return an expression's text for the right side of an assignment, in parentheses if necessary."""
+def parenthesize_lines(text: str) -> str:
+    """Return the right side of an assignment, in parentheses if it spans several lines."""
     return f"({text})" if "\n" in text else text
 
 
 def where_call(torch: str, condition: str, if_text: str, else_text: str) -> str:
-    """Return the call of ``torch.where`` that selects one of two values."""
+    """Return a call to ``torch.where`` that selects one of two values."""
     return f"{torch}.where({condition}, {if_text}, {else_text})"
 
 
 def select_value(
     condition: str, if_value: Value | None, else_value: Value | None, choose: Callable[[str, str, str], str]
 ) -> Value | None:
-    """Return a value selected by a condition, member by member; ``None`` if the members do not correspond."""
+    """Return the selection between two values, member by member; ``None`` if their members do not correspond."""
     if isinstance(if_value, str) and isinstance(else_value, str):
         if if_value == else_value:
             return if_value
-        containers = _containers(if_value, else_value)
+        containers = _split_into_members(if_value, else_value)
         selected = select_value(condition, *containers, choose) if containers is not None else None
         return choose(condition, if_value, else_value) if selected is None else selected
     if (
@@ -328,13 +332,13 @@ def select_value(
     return if_value[0], if_value[1], tuple(member for member in members if member is not None)
 
 
-def _containers(if_text: str, else_text: str) -> tuple[Value, Value] | None:
-    """Return two expressions as tuples, lists, dicts or new objects with the same members; ``None`` if they are not."""
+def _split_into_members(if_text: str, else_text: str) -> tuple[Value, Value] | None:
+    """Split two expressions into their members; ``None`` if either is no tuple, list, dict or new object."""
     try:
         if_node, else_node = parse_expression(if_text), parse_expression(else_text)
     except SyntaxError:
         return None
-    (if_owner, if_fields), (else_owner, else_fields) = _replaced_fields(if_node), _replaced_fields(else_node)
+    (if_owner, if_fields), (else_owner, else_fields) = _copied_tuple(if_node), _copied_tuple(else_node)
     if if_owner == else_owner:
         names = list({**if_fields, **else_fields})
         keys = tuple(f"{name}=" for name in names)
@@ -347,10 +351,10 @@ def _containers(if_text: str, else_text: str) -> tuple[Value, Value] | None:
     return None if isinstance(if_value, str) or isinstance(else_value, str) else (if_value, else_value)
 
 
-def _replaced_fields(node: ast.expr) -> tuple[str, dict[str, str]]:
-    """Return the named tuple whose fields an expression replaces, and their values; without fields if it replaces none.
+def _copied_tuple(node: ast.expr) -> tuple[str, dict[str, str]]:
+    """Return the named tuple that an expression copies with ``_replace``, and the new values of its fields.
 
-    Another expression that is not just a name has no owner in common with any other.
+    For any other expression, return its source text, without fields.
     """
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name() | ast.Attribute() as owner, attr="_replace"), args=[]):
@@ -360,7 +364,7 @@ def _replaced_fields(node: ast.expr) -> tuple[str, dict[str, str]]:
 
 
 def render_value(value: Value) -> str:
-    """Return the text of a value."""
+    """Return the source text of a value."""
     if isinstance(value, str):
         return value
     container_type, keys, members = value

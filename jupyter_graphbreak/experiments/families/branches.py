@@ -9,27 +9,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
-from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
+from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, names_read_after
 from jupyter_graphbreak.experiments.families.branch_sides import (
     RANDOM_OPERATIONS,
     BranchSide,
     has_no_side_effects,
     has_no_unpacking,
-    parenthesized,
+    parenthesize_lines,
     read_side,
     read_sides,
     render_value,
     select_value,
     where_call,
 )
-from jupyter_graphbreak.experiments.families.case_guards import branch_of_guard
+from jupyter_graphbreak.experiments.families.case_guards import rewrite_guard_as_branch
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
-from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name, operand
+from jupyter_graphbreak.experiments.families.drafting import Splice, as_argument, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     called_name,
-    dotted,
+    dotted_name,
     draft_of,
     indentation_step,
     names_bound,
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.branch_sides import Value
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 
-#: Functions and methods whose gradient may not be finite for zero or negative numbers, but is finite for the number 1.
+#: Functions and methods whose gradient may be infinite or NaN at zero and below, but is finite at 1.
 _STEEP_FUNCTIONS = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 
 def guarded_side(side: BranchSide, condition: str, torch: str, *, is_taken: bool) -> BranchSide:
     """Return one side of a branch, with risky operands replaced with 1 when the other side is taken.
 
-    Dividing integers by zero would raise an error, and a gradient might become NaN.
+    Otherwise, an integer division by zero would raise an error, and a gradient might become NaN.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def guarded_side(side: BranchSide, condition: str, torch: str, *, is_taken: bool
     condition : str
         The name of the condition.
     torch : str
-        The name of the torch package.
+        The name under which the source imports the torch package.
     is_taken : bool
         Whether the side is taken if the condition is true.
     """
@@ -89,7 +89,7 @@ def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> st
         return text
     guard = _OperandGuard(condition, torch, is_taken=is_taken)
     guarded = guard.visit(tree)
-    return ast.unparse(guarded) if guard.has_guarded else text
+    return ast.unparse(guarded) if guard.has_risky_operand else text
 
 
 class _OperandGuard(ast.NodeTransformer):
@@ -97,17 +97,17 @@ class _OperandGuard(ast.NodeTransformer):
         self._condition = condition
         self._torch = torch
         self._is_taken = is_taken
-        self.has_guarded = False
+        self.has_risky_operand = False
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """Guard divisors, and the bases of powers with a floating-point exponent."""
         self.generic_visit(node)
-        is_division = isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and not _is_text(node.left)
+        is_division = isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and not _is_string(node.left)
         if is_division and not isinstance(node.right, ast.Constant):
-            node.right = self._guarded(node.right)
+            node.right = self._guard(node.right)
         exponent = node.right.value if isinstance(node.right, ast.Constant) else None
         if isinstance(node.op, ast.Pow) and isinstance(exponent, float):
-            node.left = self._guarded(node.left)
+            node.left = self._guard(node.left)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -115,29 +115,29 @@ class _OperandGuard(ast.NodeTransformer):
         self.generic_visit(node)
         if called_name(node) in _STEEP_FUNCTIONS and isinstance(node.func, ast.Attribute):
             if node.args:
-                node.args[0] = self._guarded(node.args[0])
+                node.args[0] = self._guard(node.args[0])
             else:
-                node.func.value = self._guarded(node.func.value)
+                node.func.value = self._guard(node.func.value)
         return node
 
-    def _guarded(self, operand: ast.expr) -> ast.expr:
-        self.has_guarded = True
+    def _guard(self, operand: ast.expr) -> ast.expr:
+        self.has_risky_operand = True
         text = ast.unparse(operand)
         sides = (text, "1") if self._is_taken else ("1", text)
         return parse_expression(where_call(self._torch, self._condition, *sides))
 
 
-def _is_text(node: ast.expr) -> bool:
+def _is_string(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 FAMILY = "branch"
 _WHERE_TITLE = "Take both sides with torch.where"
 _GUARDED_TITLE = "Take both sides with torch.where, with harmless operands on the side that is not taken"
-_COND_TITLE = "Give both sides to torch.cond"
-#: The operators of augmented assignments, with the signs and numbers that change no value: -0.0 + 0 is 0.0, so a sum is
-#: written as a difference.
-_NEUTRAL_CHANGES = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
+_COND_TITLE = "Pass both sides to torch.cond"
+#: For each operator of an augmented assignment, an operator and a number that change no value. A sum becomes a
+#: difference because -0.0 + 0 is 0.0.
+_NEUTRAL_OPERATIONS = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -145,7 +145,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    guarding_branch = branch_of_guard(site)
+    guarding_branch = rewrite_guard_as_branch(site)
     if guarding_branch is not None and isinstance(guarding_branch.node, ast.If):
         case = site.draft.enclosing(site.node, ast.match_case)
         conditions = (site.condition(case.guard),) if case is not None and case.guard is not None else ()
@@ -155,21 +155,21 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if_expression = site.draft.enclosing(site.node, ast.IfExp)
     if if_expression is not None and (if_expression is site.node or _contains(if_expression.test, site.node)):
         yield from _propose_for_expression(
-            site, if_expression, _decided_operand_count(problem, site, if_expression.test)
+            site, if_expression, _python_operand_count(problem, site, if_expression.test)
         )
         return
     branch = site.draft.enclosing(site.node, ast.If)
     if branch is None or not (branch is site.node or _contains(branch.test, site.node)):
         return
-    chain = _whole_chain(problem, site, branch)
+    chain = _outermost_breaking_branch(problem, site, branch)
     if chain is not branch:
-        yield from _propose_for_statement(site, chain, _decided_operand_count(problem, site, chain.test))
-    yield from _drop_test(site, branch)
-    yield from _propose_for_statement(site, branch, _decided_operand_count(problem, site, branch.test))
+        yield from _propose_for_statement(site, chain, _python_operand_count(problem, site, chain.test))
+    yield from _propose_without_test(site, branch)
+    yield from _propose_for_statement(site, branch, _python_operand_count(problem, site, branch.test))
 
 
 def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
-    """Yield changes that give both sides of a condition on a size to torch.cond, which runs only one of them.
+    """Yield changes that pass both sides of a condition on a size to torch.cond, which runs only one of them.
 
     Parameters
     ----------
@@ -202,8 +202,8 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
                 yield replace(proposal, title=f"{_COND_TITLE} on line {node.lineno}")
 
 
-def _decided_operand_count(problem: Problem, site: Site, test: ast.expr) -> int:
-    """Return how many operands of a test were evaluated before the first one that breaks: Python decides them."""
+def _python_operand_count(problem: Problem, site: Site, test: ast.expr) -> int:
+    """Return how many operands of a test precede the first one that breaks; Python decides these operands."""
     if not isinstance(test, ast.BoolOp):
         return 0
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
@@ -214,7 +214,7 @@ def _decided_operand_count(problem: Problem, site: Site, test: ast.expr) -> int:
 
 
 def _break_sites(problem: Problem, site: Site) -> list[Site]:
-    """Return the places of all breaks in the source of a break."""
+    """Return the sites of all breaks in the source of a given site."""
     sites = (site_at(problem, break_.location) for break_ in problem.report.breaks)
     return [break_site for break_site in sites if break_site is not None and break_site.draft is site.draft]
 
@@ -223,8 +223,8 @@ def _contains(outer: ast.AST, inner: ast.AST) -> bool:
     return any(node is inner for node in ast.walk(outer))
 
 
-def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
-    """Return the outermost branch of an ``elif`` chain up to which all branches break."""
+def _outermost_breaking_branch(problem: Problem, site: Site, branch: ast.If) -> ast.If:
+    """Return the outermost branch of an ``elif`` chain such that all branches from it to the given one break."""
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
     outermost = branch
     for ancestor in site.draft.ancestors(branch):
@@ -237,14 +237,14 @@ def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
     return outermost
 
 
-def _propose_for_expression(site: Site, if_expression: ast.IfExp, decided_count: int = 0) -> Iterator[Proposal]:
+def _propose_for_expression(site: Site, if_expression: ast.IfExp, python_operand_count: int = 0) -> Iterator[Proposal]:
     torch = site.torch
-    test, python_test = split_test(if_expression.test, decided_count)
+    test, python_test = split_test(if_expression.test, python_operand_count)
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
-    if_text, else_text = argument(site.draft, if_expression.body), argument(site.draft, if_expression.orelse)
-    texts = {_WHERE_TITLE: _selected_text(site, condition, if_text, else_text)[0]}
+    if_text, else_text = as_argument(site.draft, if_expression.body), as_argument(site.draft, if_expression.orelse)
+    texts = {_WHERE_TITLE: _selection_text(site, condition, if_text, else_text)[0]}
     sides = [
         guarded_text(text, condition, torch, is_taken=is_taken)
         for text, is_taken in ((if_text, True), (else_text, False))
@@ -256,7 +256,9 @@ def _propose_for_expression(site: Site, if_expression: ast.IfExp, decided_count:
     for title, text in texts.items():
         new_text = f"({text} if {python_test} else {else_text})" if python_test else text
         splice = site.draft.replacement(if_expression, new_text)
-        yield from _propose_both_sides(site, title, [splice], [if_expression.test], decided_count=decided_count)
+        yield from _propose_both_sides(
+            site, title, [splice], [if_expression.test], python_operand_count=python_operand_count
+        )
 
 
 def _propose_both_sides(
@@ -265,21 +267,21 @@ def _propose_both_sides(
     splices: Sequence[Splice | None],
     tests: Sequence[ast.expr],
     further_code: Sequence[ast.AST] = (),
-    decided_count: int = 0,
+    python_operand_count: int = 0,
 ) -> Iterator[Proposal]:
     """Yield the proposal that computes both sides of some tests, with its assumptions."""
     yield from site.propose_edit(
-        FAMILY, title, splices, tests, assumptions_of(site.draft, tests, further_code, decided_count)
+        FAMILY, title, splices, tests, assumptions_of(site.draft, tests, further_code, python_operand_count)
     )
 
 
 def _is_accepted_by_cond(*sides: str) -> bool:
-    """Return whether torch.cond probably accepts sides: it accepts no constants, modules or random functions."""
+    """Return whether torch.cond probably accepts the sides; it rejects constants, modules and random functions."""
     for side in sides:
         tree = parse_expression(side)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         module_calls = [
-            call for call in calls if not isinstance(call, ast.Attribute) or dotted(call).startswith("self.")
+            call for call in calls if not isinstance(call, ast.Attribute) or dotted_name(call).startswith("self.")
         ]
         if module_calls or RANDOM_OPERATIONS.search(side) or isinstance(tree, ast.Constant):
             return False
@@ -292,37 +294,39 @@ def _cond_call(torch: str, condition: str, if_text: str, else_text: str) -> str:
     return f"{torch}.cond({condition}, {sides[0]}, {sides[1]})"
 
 
-def _propose_for_statement(site: Site, branch: ast.If, decided_count: int = 0) -> Iterator[Proposal]:
+def _propose_for_statement(site: Site, branch: ast.If, python_operand_count: int = 0) -> Iterator[Proposal]:
     torch = site.torch
     returns = any(isinstance(node, ast.Return | ast.Continue) for node in (*branch.body, *branch.orelse))
-    decided_count = 0 if returns else decided_count
-    test, python_test = split_test(branch.test, decided_count)
+    python_operand_count = 0 if returns else python_operand_count
+    test, python_test = split_test(branch.test, python_operand_count)
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
     if len(branch.body) == 1 and isinstance(branch.body[0], ast.Continue) and not branch.orelse:
-        yield from _run_skipped_statements(site, branch, condition)
+        yield from _propose_without_skip(site, branch, condition)
         return
-    yield from _select_arguments(site, branch, condition, python_test)
+    yield from _propose_with_selected_arguments(site, branch, condition, python_test)
     sides = read_sides(site.draft, branch, torch)
     if sides is None:
         return
     if_side, else_side = sides
-    tests = [branch.test, *if_side.tests, *else_side.tests]
+    tests = [branch.test, *if_side.nested_tests, *else_side.nested_tests]
     if if_side.returns and not python_test:
-        yield from _merge_returns(site, branch, condition, sides)
+        yield from _propose_single_return(site, branch, condition, sides)
         return
     if if_side.returns or else_side.returns:
         return
-    yield from _select_in_place(site, branch, condition, decided_count)
+    yield from _propose_in_place(site, branch, condition, python_operand_count)
     for title, selecting_condition, branch_sides, earlier_lines in _variants(site, condition, sides):
         selection = _selection_statements(site, branch, selecting_condition, branch_sides)
         if selection is not None:
-            lines = _under_python_test(site, branch, python_test, [*earlier_lines, *selection])
+            lines = _add_python_test(site, branch, python_test, [*earlier_lines, *selection])
             splice = site.draft.statement_replacement(branch, lines) if lines is not None else None
-            yield from _propose_both_sides(site, title, [splice], tests, decided_count=decided_count)
+            yield from _propose_both_sides(site, title, [splice], tests, python_operand_count=python_operand_count)
     values = [*if_side.values.values(), *else_side.values.values()]
-    has_one_target = len({*if_side.values, *else_side.values}) == 1 and not (if_side.in_place or else_side.in_place)
+    has_one_target = len({*if_side.values, *else_side.values}) == 1 and not (
+        if_side.in_place_targets or else_side.in_place_targets
+    )
     if python_test or not has_one_target or not _is_accepted_by_cond(*values):
         return
     (target,) = {*if_side.values, *else_side.values}
@@ -338,7 +342,7 @@ def _variants(
 ) -> Iterator[tuple[str, str, tuple[BranchSide, BranchSide], list[str]]]:
     """Yield variants that compute both sides: a title, the condition, the sides, and the statements before them."""
     name = fresh_name(site.draft, "condition")
-    naming_line = f"{name} = {parenthesized(condition)}"
+    naming_line = f"{name} = {parenthesize_lines(condition)}"
     yield _WHERE_TITLE, *((name, branch_sides, [naming_line]) if names_condition else (condition, branch_sides, []))
     guarded_sides = (
         guarded_side(branch_sides[0], name, site.torch, is_taken=True),
@@ -348,8 +352,8 @@ def _variants(
         yield _GUARDED_TITLE, name, guarded_sides, [naming_line]
 
 
-def _under_python_test(site: Site, branch: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
-    """Put statements under a Python test, and keep the branch's other side; ``None`` if a text there has many lines."""
+def _add_python_test(site: Site, branch: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
+    """Return lines with the Python test around them; ``None`` if the other side has a statement of several lines."""
     if not python_test:
         return if_lines
     step = indentation_step(site.draft, branch)
@@ -368,9 +372,9 @@ def _selection_statements(
     ``None`` if there is no target, or if one that is read later may be unbound.
     """
     if_side, else_side = branch_sides
-    in_place = if_side.in_place | else_side.in_place
+    in_place = if_side.in_place_targets | else_side.in_place_targets
     # One side changes the tensor, and the other one replaces it.
-    mixed = {target for side in branch_sides for target in in_place - side.in_place if target in side.values}
+    mixed = {target for side in branch_sides for target in in_place - side.in_place_targets if target in side.values}
     if any(not target.isidentifier() for target in mixed):
         return None
     in_place -= mixed
@@ -379,26 +383,26 @@ def _selection_statements(
         is_set_on_both = target in if_side.values and target in else_side.values
         if is_set_on_both or target in in_place or is_bound_before(site.draft, branch, target):
             targets.append(target)
-        elif target in read_after(site.draft, branch):
+        elif target in names_read_after(site.draft, branch):
             return None
     if not targets:
         return None
     sides = {target: (if_side.values.get(target, target), else_side.values.get(target, target)) for target in targets}
     lines = [*if_side.lines, *else_side.lines]
-    # The caller sees the change of an argument.
+    # The caller must see the change to an argument.
     changed_arguments = {
         target: fresh_name(site.draft, f"{target}_before")
         for target in sorted(mixed & (parameters_of(site.function) if site.function is not None else set()))
     }
     if not condition.isidentifier() and (
-        len(targets) > 1 or changed_arguments or _selected_text(site, condition, *sides[targets[0]])[1] > 1
+        len(targets) > 1 or changed_arguments or _selection_text(site, condition, *sides[targets[0]])[1] > 1
     ):
         name = fresh_name(site.draft, "condition")
-        lines.insert(0, f"{name} = {parenthesized(condition)}")
+        lines.insert(0, f"{name} = {parenthesize_lines(condition)}")
         condition = name
     if len(targets) > 1:
         lines += _save_values(site, sides)
-    selections = [(target, _selected_text(site, condition, a, b)[0]) for target, (a, b) in sides.items() if a != b]
+    selections = [(target, _selection_text(site, condition, a, b)[0]) for target, (a, b) in sides.items() if a != b]
     return [
         *lines,
         *(f"{name} = {target}" for target, name in changed_arguments.items()),
@@ -406,12 +410,12 @@ def _selection_statements(
         *(
             f"{name}.copy_({where_call(site.torch, condition, *contents)})"
             for target, name in changed_arguments.items()
-            for contents in [(target, name) if target in if_side.in_place else (name, target)]
+            for contents in [(target, name) if target in if_side.in_place_targets else (name, target)]
         ),
     ]
 
 
-def _selected_text(site: Site, condition: str, if_text: str, else_text: str) -> tuple[str, int]:
+def _selection_text(site: Site, condition: str, if_text: str, else_text: str) -> tuple[str, int]:
     """Return an expression that selects one of two values, member by member, and how often it reads the condition."""
     reads = 0
 
@@ -425,9 +429,9 @@ def _selected_text(site: Site, condition: str, if_text: str, else_text: str) -> 
 
 
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
-    """Save, under new names, the values that an earlier selection would change; return the statements.
+    """Return statements that save, under new names, the values that an earlier selection would overwrite.
 
-    ``sides`` then contains the new names.
+    Also replaces these values in ``sides`` with the new names.
     """
     lines = []
     for number, (target, texts) in enumerate(sides.items()):
@@ -436,7 +440,7 @@ def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
             name = text
             if any(_mentions(text, earlier_target) for earlier_target in list(sides)[:number]):
                 name = fresh_name(site.draft, re.sub(r"\W+", "_", target).strip("_") + suffix)
-                lines.append(f"{name} = {parenthesized(text)}")
+                lines.append(f"{name} = {parenthesize_lines(text)}")
             names.append(name)
         sides[target] = (names[0], names[1])
     return lines
@@ -446,8 +450,8 @@ def _mentions(text: str, target: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(target)}(?!\w)", text) is not None
 
 
-def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Drop a test for an empty tensor: for such a tensor, the block, or the code after a shortcut, changes nothing."""
+def _propose_without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
+    """Yield a change without a test for an empty tensor, for which the code that it protects changes nothing."""
     test = branch.test
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     tests = [part for part in parts if requires_elements(part) is not None]
@@ -479,7 +483,7 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
 
 
 def _is_sum(test: ast.expr) -> bool:
-    """Return whether a test adds up values; the sum is a number of elements only if the values are a mask."""
+    """Return whether a test adds up values; the sum is a number of elements only if the values form a mask."""
     return any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in ast.walk(test))
 
 
@@ -494,67 +498,69 @@ def _names_of_indices(tree: ast.AST) -> set[str]:
 
 
 def _is_in_place(statement: ast.stmt) -> bool:
-    """Return whether a statement is a call such as ``x.add_(1)``."""
+    """Return whether a statement calls an in-place method, such as ``x.add_(1)``."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted(call.func)) is not None
+    return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted_name(call.func)) is not None
 
 
-def requires_elements(test: ast.expr, is_number: Callable[[ast.expr], bool] | None = None) -> bool | None:
+def requires_elements(test: ast.expr, is_element_count: Callable[[ast.expr], bool] | None = None) -> bool | None:
     """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``.
 
     Parameters
     ----------
-    is_number : callable, optional
-        Returns whether an expression is a number of elements; by default :func:`is_number_of_elements`.
+    is_element_count : callable, optional
+        Returns whether an expression counts elements; by default :func:`counts_elements`.
     """
-    is_number = is_number or is_number_of_elements
+    is_element_count = is_element_count or counts_elements
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = requires_elements(test.operand, is_number)
+        inner = requires_elements(test.operand, is_element_count)
         return None if inner is None else not inner
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
         key = type(test.ops[0]), test.comparators[0].value
-        return _COMPARISONS.get(key) if is_number(test.left) else None
-    return True if is_number(test) else None
+        return _COMPARISONS.get(key) if is_element_count(test.left) else None
+    return True if is_element_count(test) else None
 
 
-def is_number_of_elements(node: ast.expr) -> bool:
-    """Return whether an expression is like ``x.numel()``, ``len(x)``, ``x.shape[0]`` or ``mask.sum()``."""
+def counts_elements(node: ast.expr) -> bool:
+    """Return whether an expression counts elements, like ``x.numel()``, ``x.shape[0]`` and ``mask.sum()``."""
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
-        return is_number_of_elements(node.func.value)
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
+        return counts_elements(node.func.value)
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
 
-#: Comparisons of a number of elements: whether each is true if there are elements, or if there are none.
+#: Comparisons of a number of elements: ``True`` if it holds only for some elements, ``False`` if only for none.
 _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
     (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
     (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
 }  # fmt: skip
 
 
-def _select_in_place(site: Site, branch: ast.If, condition: str, decided_count: int) -> Iterator[Proposal]:
-    """Change a tensor in place by a neutral value if the branch would not change it."""
+def _propose_in_place(site: Site, branch: ast.If, condition: str, python_operand_count: int) -> Iterator[Proposal]:
+    """Yield a change that updates a tensor in place, by a neutral value if the branch would not update it."""
     assignment = branch.body[0] if len(branch.body) == 1 and not branch.orelse else None
-    if not isinstance(assignment, ast.AugAssign) or type(assignment.op) not in _NEUTRAL_CHANGES:
+    if not isinstance(assignment, ast.AugAssign) or type(assignment.op) not in _NEUTRAL_OPERATIONS:
         return
-    target, value = site.draft.text_of(assignment.target), argument(site.draft, assignment.value)
-    sign, neutral = _NEUTRAL_CHANGES[type(assignment.op)]
-    change = f"-{operand(value)}" if isinstance(assignment.op, ast.Add) else value
-    line = f"{target} {sign} {where_call(site.torch, condition, change, neutral)}"
-    lines = _under_python_test(site, branch, split_test(branch.test, decided_count)[1], [line])
+    target, value = site.draft.text_of(assignment.target), as_argument(site.draft, assignment.value)
+    symbol, neutral = _NEUTRAL_OPERATIONS[type(assignment.op)]
+    change = f"-{as_operand(value)}" if isinstance(assignment.op, ast.Add) else value
+    line = f"{target} {symbol} {where_call(site.torch, condition, change, neutral)}"
+    lines = _add_python_test(site, branch, split_test(branch.test, python_operand_count)[1], [line])
     if lines is not None:
         splice = site.draft.statement_replacement(branch, lines)
         yield from _propose_both_sides(
-            site, f"{_WHERE_TITLE}, in place", [splice], [branch.test], decided_count=decided_count
+            site, f"{_WHERE_TITLE}, in place", [splice], [branch.test], python_operand_count=python_operand_count
         )
 
 
-def _select_arguments(site: Site, branch: ast.If, condition: str, python_test: str) -> Iterator[Proposal]:
-    """Call once the function that both sides call, such as ``parts.append``, with arguments that are selected."""
+def _propose_with_selected_arguments(
+    site: Site, branch: ast.If, condition: str, python_test: str
+) -> Iterator[Proposal]:
+    """Yield a change that calls the function of both sides, such as ``parts.append``, once, with selected arguments."""
     calls = [
         block[0].value
         for block in (branch.body, branch.orelse)
@@ -570,7 +576,7 @@ def _select_arguments(site: Site, branch: ast.If, condition: str, python_test: s
         (
             ast.unparse(call.func),
             (*("" for _ in call.args), *(f"{keyword.arg}=" for keyword in call.keywords)),
-            tuple(argument(site.draft, part) for part in parts),
+            tuple(as_argument(site.draft, part) for part in parts),
         )
         for call, parts in zip(calls, arguments, strict=True)
     )
@@ -578,22 +584,22 @@ def _select_arguments(site: Site, branch: ast.If, condition: str, python_test: s
     selected = select_value(name, if_value, else_value, functools.partial(where_call, site.torch))
     if selected is None or isinstance(selected, str):
         return
-    lines = [f"{name} = {parenthesized(condition)}", render_value(selected)]
+    lines = [f"{name} = {parenthesize_lines(condition)}", render_value(selected)]
     yield from _propose_both_sides(site, _WHERE_TITLE, [site.draft.statement_replacement(branch, lines)], [branch.test])
 
 
-def _merge_returns(
+def _propose_single_return(
     site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
 ) -> Iterator[Proposal]:
     draft, (if_side, else_side) = site.draft, branch_sides
-    tests = [branch.test, *if_side.tests, *else_side.tests]
+    tests = [branch.test, *if_side.nested_tests, *else_side.nested_tests]
     where, cond = (functools.partial(call, site.torch) for call in (where_call, _cond_call))
     block = draft.block_of(branch)
     statements_after = block[block.index(branch) + 1 :] if branch in block else []
     final_return = statements_after[0] if len(statements_after) == 1 else None
     if not branch.orelse and isinstance(final_return, ast.Return):
         else_side = read_side(draft, [final_return], "_else", site.torch) or else_side
-    has_effects = _effects_before_return(site, branch, condition, (if_side, else_side)) != []
+    has_effects = _lasting_changes(site, branch, condition, (if_side, else_side)) != []
     selected_value = select_value(condition, if_side.result, else_side.result, where)
     is_repeated = selected_value is not None and render_value(selected_value).count(condition) > 1
     variants = [
@@ -612,33 +618,37 @@ def _merge_returns(
             and _is_accepted_by_cond(if_side.result, else_side.result)
         ):
             return
-        effects = _effects_before_return(site, branch, test, sides)
+        effects = _lasting_changes(site, branch, test, sides)
         if effects is None:
             return
         result_text = render_value(result)
         if effects:
             name = fresh_name(draft, "result")
-            effects, result_text = [f"{name} = {parenthesized(result_text)}", *effects], name
+            effects, result_text = [f"{name} = {parenthesize_lines(result_text)}", *effects], name
         lines = [*earlier_lines, *sides[0].lines, *sides[1].lines, *effects, f"return {result_text}"]
         splices = [draft.statement_replacement(branch, lines)]
         if not branch.orelse and isinstance(final_return, ast.Return) and draft.has_own_lines(final_return):
             splices.append(draft.line_deletion(final_return.lineno, final_return.end_lineno or final_return.lineno))
         yield from _propose_both_sides(site, title, splices, tests)
     if not else_side.returns and not branch.orelse and statements_after:
-        yield from _merge_early_return(site, branch, condition, if_side)
+        yield from _propose_without_early_return(site, branch, condition, if_side)
 
 
-def _effects_before_return(
+def _lasting_changes(
     site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
 ) -> list[str] | None:
-    """Return the statements for what sides change before they return, besides local names; ``None`` if that fails."""
-    lasting = branch_sides[0].in_place | branch_sides[1].in_place | outer_names(site.function or site.draft.tree)
+    """Return statements that make the sides' changes to anything but local names; ``None`` if that is impossible."""
+    lasting = (
+        branch_sides[0].in_place_targets
+        | branch_sides[1].in_place_targets
+        | outer_names(site.function or site.draft.tree)
+    )
     if_side, else_side = (
         BranchSide(
             values={
                 target: text for target, text in side.values.items() if target in lasting or not target.isidentifier()
             },
-            in_place=side.in_place,
+            in_place_targets=side.in_place_targets,
         )
         for side in branch_sides
     )
@@ -647,20 +657,22 @@ def _effects_before_return(
     return _selection_statements(site, branch, condition, (if_side, else_side))
 
 
-def _merge_early_return(site: Site, branch: ast.If, condition: str, returning_side: BranchSide) -> Iterator[Proposal]:
-    """Continue after the early return, and select the result at each later ``return``."""
+def _propose_without_early_return(
+    site: Site, branch: ast.If, condition: str, returning_side: BranchSide
+) -> Iterator[Proposal]:
+    """Yield a change that continues after the early return, and selects the result in each later ``return``."""
     draft, function = site.draft, site.draft.enclosing_function(branch)
     if function is None or branch not in function.body or not isinstance(function.body[-1], ast.Return):
         return
     statements_after = function.body[function.body.index(branch) + 1 :]
     later_returns = [node for part in statements_after for node in ast.walk(part) if isinstance(node, ast.Return)]
     name, early_result = fresh_name(draft, "condition"), fresh_name(draft, "early")
-    lines = [*returning_side.lines, f"{name} = {parenthesized(condition)}"]
-    result, effects = returning_side.result, _effects_before_return(site, branch, name, (returning_side, BranchSide()))
+    lines = [*returning_side.lines, f"{name} = {parenthesize_lines(condition)}"]
+    result, effects = returning_side.result, _lasting_changes(site, branch, name, (returning_side, BranchSide()))
     if effects is None or (effects and not isinstance(result, str)):
         return
     if isinstance(result, str):
-        lines += [f"{early_result} = {parenthesized(result)}", *effects]
+        lines += [f"{early_result} = {parenthesize_lines(result)}", *effects]
         result = early_result
     splices: list[Splice | None] = [draft.statement_replacement(branch, lines)]
     for later_return in later_returns:
@@ -674,11 +686,13 @@ def _merge_early_return(site: Site, branch: ast.If, condition: str, returning_si
         if selected_value is None:
             return
         splices.append(draft.replacement(later_return, f"return {render_value(selected_value)}"))
-    yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, *returning_side.tests], statements_after)
+    yield from _propose_both_sides(
+        site, _WHERE_TITLE, splices, [branch.test, *returning_side.nested_tests], statements_after
+    )
 
 
-def _run_skipped_statements(site: Site, branch: ast.If, condition: str) -> Iterator[Proposal]:
-    """Run the rest of the loop's body in every iteration, and undo its changes if it would have been skipped."""
+def _propose_without_skip(site: Site, branch: ast.If, condition: str) -> Iterator[Proposal]:
+    """Yield a change that always runs the rest of a loop's body, and undoes its changes where it was skipped."""
     draft = site.draft
     loop = draft.enclosing(branch, ast.For)
     if loop is None:
@@ -705,7 +719,7 @@ def _run_skipped_statements(site: Site, branch: ast.If, condition: str) -> Itera
     skip = fresh_name(draft, "skip")
     saved_names = {name: fresh_name(draft, f"{name}_before") for name in changed_names}
     lines = [
-        f"{skip} = {parenthesized(condition)}",
+        f"{skip} = {parenthesize_lines(condition)}",
         *(f"{saved_name} = {name}" for name, saved_name in saved_names.items()),
     ]
     restoring_lines = [

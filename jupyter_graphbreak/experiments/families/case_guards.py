@@ -1,4 +1,4 @@
-"""Write the guard of a ``case`` as a branch in it, whose sides can both be computed."""
+"""Rewrite the guard of a ``case`` as a branch inside it, both sides of which can be computed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from jupyter_graphbreak.experiments.families.drafting import Splice
 from jupyter_graphbreak.experiments.families.site import Site, draft_of, indentation_step
 
 
-def branch_of_guard(site: Site) -> Site | None:
-    """Return the site of a branch that is equivalent to the guard of a ``case`` at a site; ``None`` without one.
+def rewrite_guard_as_branch(site: Site) -> Site | None:
+    """Rewrite the guard of the ``case`` at a site as a branch, and return the branch's site; ``None`` if impossible.
 
-    Its other side is the case that matches if the guard is false.
+    The branch's other side is the case that matches if the guard is false.
     """
     draft = site.draft
     statement, case = draft.enclosing(site.node, ast.Match), draft.enclosing(site.node, ast.match_case)
@@ -52,7 +52,7 @@ def branch_of_guard(site: Site) -> Site | None:
 
 
 def _includes(pattern: ast.pattern, other: ast.pattern) -> bool:
-    """Return whether a pattern matches whatever another one matches, judging by their syntax."""
+    """Return whether a pattern matches everything that another pattern matches, judging by their syntax."""
     alternatives = pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]
     others = other.patterns if isinstance(other, ast.MatchOr) else [other]
     is_wildcard = isinstance(pattern, ast.MatchAs) and pattern.name is None
@@ -60,7 +60,7 @@ def _includes(pattern: ast.pattern, other: ast.pattern) -> bool:
 
 
 def _are_disjoint(pattern: ast.pattern, other: ast.pattern) -> bool:
-    """Return whether two patterns match different texts."""
+    """Return whether two patterns match only strings, and no string in common."""
     alternatives = [part.patterns if isinstance(part, ast.MatchOr) else [part] for part in (pattern, other)]
     values = [
         {part.value.value if isinstance(part, ast.MatchValue) and isinstance(part.value, ast.Constant) else None

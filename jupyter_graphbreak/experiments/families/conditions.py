@@ -1,4 +1,4 @@
-"""Write the test of a branch as a boolean tensor."""
+"""Rewrite the test of a branch as a boolean tensor."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import functools
 import struct
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.drafting import operand
-from jupyter_graphbreak.experiments.families.site import arguments_of, called_name, dotted
+from jupyter_graphbreak.experiments.families.drafting import as_operand
+from jupyter_graphbreak.experiments.families.site import arguments_of, called_name, dotted_name
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
@@ -43,7 +43,7 @@ def tensor_moved_to_host(node: ast.expr) -> ast.expr | None:
 
 
 def is_host_test(node: ast.expr) -> bool:
-    """Return whether Python can decide a test, judging by its syntax, such as ``x is None`` or ``len(x) > 1``."""
+    """Return whether a test such as ``x is None`` or ``len(x) > 1`` needs no tensor's value, judging by its syntax."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return is_host_test(node.operand)
     if isinstance(node, ast.Compare):
@@ -54,7 +54,7 @@ def is_host_test(node: ast.expr) -> bool:
     if _is_size(node):
         return True
     if isinstance(node, ast.Call):
-        return dotted(node.func) in {"isinstance", "hasattr", "callable", "len"}
+        return dotted_name(node.func) in {"isinstance", "hasattr", "callable", "len"}
     return isinstance(node, ast.Attribute) and node.attr == "training"
 
 
@@ -68,18 +68,18 @@ def _is_size(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "ndim"
 
 
-def split_test(test: ast.expr, decided_count: int = 0) -> tuple[ast.expr, str]:
+def split_test(test: ast.expr, python_operand_count: int = 0) -> tuple[ast.expr, str]:
     """Return the part of a test that a tensor decides, and the text of the operands before it that Python decides.
 
     Parameters
     ----------
-    decided_count : int
-        The number of operands at the beginning that Python is known to decide; the syntax may show more.
+    python_operand_count : int
+        The number of leading operands that Python is known to decide; the syntax may show more.
     """
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return test, ""
     first_tensor_operand = next(
-        (index for index, node in enumerate(test.values) if index >= decided_count and not is_host_test(node)), 0
+        (index for index, node in enumerate(test.values) if index >= python_operand_count and not is_host_test(node)), 0
     )
     if not first_tensor_operand:
         return test, ""
@@ -91,7 +91,7 @@ def split_test(test: ast.expr, decided_count: int = 0) -> tuple[ast.expr, str]:
 
 
 def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
-    """Return a test as an expression for a boolean tensor; ``None`` if its form is not known."""
+    """Return a test as an expression for a boolean tensor; ``None`` if its form is not supported."""
     if isinstance(test, ast.BoolOp):
         return _combined_condition(draft, test, torch)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -103,7 +103,7 @@ def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
         return f"{torch}.as_tensor({test.id})"
     if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
         return None
-    return _call_condition(draft, test, torch) or f"{operand(_text_on_device(draft, test))} != 0"
+    return _call_condition(draft, test, torch) or f"{as_operand(_text_on_device(draft, test))} != 0"
 
 
 def _combined_condition(draft: Draft, test: ast.BoolOp, torch: str) -> str | None:
@@ -114,9 +114,9 @@ def _combined_condition(draft: Draft, test: ast.BoolOp, torch: str) -> str | Non
         function = "logical_and" if isinstance(test.op, ast.And) else "logical_or"
         texts = map(draft.text_of, test.values)
         return functools.reduce(lambda left, right: f"{torch}.{function}({left}, {right})", texts)
-    parts = [tensor_condition(draft, first, torch), *(_further_condition(draft, node, torch) for node in rest)]
+    parts = [tensor_condition(draft, first, torch), *(_later_condition(draft, node, torch) for node in rest)]
     sign = " & " if isinstance(test.op, ast.And) else " | "
-    return sign.join(operand(part) for part in parts if part) if all(parts) else None
+    return sign.join(as_operand(part) for part in parts if part) if all(parts) else None
 
 
 def _form_of(node: ast.expr) -> str | None:
@@ -131,8 +131,8 @@ def _form_of(node: ast.expr) -> str | None:
     return f"{name}()" if name and not has_known_result and not is_host_test(node) else None
 
 
-def _further_condition(draft: Draft, node: ast.expr, torch: str) -> str | None:
-    """Return an operand after the first, which may be any object, as a condition; ``None`` if its form is not known."""
+def _later_condition(draft: Draft, node: ast.expr, torch: str) -> str | None:
+    """Return a later operand, which may be any object, as a condition; ``None`` if its form is not supported."""
     name = called_name(node)
     is_number = (
         tensor_moved_to_host(node) is not None or name in _BOOLEAN_FUNCTIONS | _NUMERIC_FUNCTIONS or _is_size(node)
@@ -166,12 +166,12 @@ def _call_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two operands
         return _all_equal(draft, test, torch)
     if name == "is_nonzero" and len(test.args) == 1:
-        return f"{operand(_text_on_device(draft, test.args[0]))} != 0"
+        return f"{as_operand(_text_on_device(draft, test.args[0]))} != 0"
     return draft.text_of(test) if name in _BOOLEAN_FUNCTIONS else None
 
 
 def _condition_of_items(draft: Draft, test: ast.Call, torch: str) -> str | None:
-    """Return Python's ``any`` or ``all`` over the conditions of some items as the number of items that decide it."""
+    """Return Python's ``any`` or ``all`` over items as a tensor, from the number of items that decide the result."""
     items = test.args[0] if len(test.args) == 1 and not test.keywords else None
     if not isinstance(items, ast.GeneratorExp | ast.ListComp):
         return None
@@ -184,8 +184,8 @@ def _condition_of_items(draft: Draft, test: ast.Call, torch: str) -> str | None:
                 deciding = ast.UnaryOp(ast.Not(), deciding)
     condition = tensor_condition(draft, deciding, torch)
     loops = [
-        f"for {draft.text_of(loop.target)} in {operand(draft.text_of(loop.iter))}"
-        + "".join(f" if {operand(draft.text_of(test))}" for test in loop.ifs)
+        f"for {draft.text_of(loop.target)} in {as_operand(draft.text_of(loop.iter))}"
+        + "".join(f" if {as_operand(draft.text_of(test))}" for test in loop.ifs)
         for loop in items.generators
     ]
     return f"{torch}.as_tensor(sum([{condition} {' '.join(loops)}]) {'>' if is_any else '=='} 0)" if condition else None
@@ -196,13 +196,13 @@ def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
         return None
     numbers = (node.value for node in ast.walk(test) if isinstance(node, ast.Constant))
     if any(type(number) is int and number >= _MAX_EXACT_DOUBLE for number in numbers):
-        return None  # no dtype compares such an integer with all integers and all floating-point numbers
+        return None  # no dtype compares such an integer exactly with both integers and floating-point numbers
     if len(test.ops) == 1:
         return _text_on_device(draft, test)
     operands = [test.left, *test.comparators]
     signs = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
     is_exact = _is_exact(test)
-    texts = [operand(_text_on_device(draft, node, is_exact=is_exact)) for node in operands]
+    texts = [as_operand(_text_on_device(draft, node, is_exact=is_exact)) for node in operands]
     pairs = zip(texts, test.ops, texts[1:], strict=False)
     return " & ".join(f"({left} {signs[type(op)]} {right})" for left, op, right in pairs)
 
@@ -210,7 +210,7 @@ def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
 def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
     name = called_name(test)
     if name == "equal":
-        left, right = (operand(draft.text_of(node)) for node in test.args[:2])
+        left, right = (as_operand(draft.text_of(node)) for node in test.args[:2])
         are_names = all(isinstance(node, ast.Name | ast.Attribute) for node in test.args[:2])
         # Tensors of different shapes are not equal; `==` broadcasts them.
         same_shape = f" & ({left}.shape == {right}.shape)" if are_names else ""
@@ -227,24 +227,24 @@ def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = Non
     Parameters
     ----------
     is_exact : bool, optional
-        Whether the numbers that the values are compared with are the same in every precision: Python compares in double
-        precision. By default, the expression decides.
+        Whether every precision represents the compared numbers exactly; Python compares in double precision. By
+        default, this is read from the expression.
     """
     if (inner := tensor_moved_to_host(node)) is not None:
         text = _text_on_device(draft, inner)
-        is_whole = isinstance(node, ast.Call) and dotted(node.func) == "int"
-        cast = ".long()" if is_whole else ".double()" if is_exact is False else ""
-        return f"{operand(text)}{cast}" if cast else text
+        is_int_cast = isinstance(node, ast.Call) and dotted_name(node.func) == "int"
+        cast = ".long()" if is_int_cast else ".double()" if is_exact is False else ""
+        return f"{as_operand(text)}{cast}" if cast else text
     changes: dict[ast.AST, str] = {}
     _collect_replacements(draft, node, changes, is_exact=_is_exact(node) if is_exact is None else is_exact)
-    return draft.rewritten(node, changes)
+    return draft.text_with_changes(node, changes)
 
 
 def _collect_replacements(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exact: bool) -> None:
     """Collect the outermost expressions in a node that move a tensor to the host, with their replacements."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr) and tensor_moved_to_host(child) is not None:
-            changes[child] = operand(_text_on_device(draft, child, is_exact=is_exact))
+            changes[child] = as_operand(_text_on_device(draft, child, is_exact=is_exact))
         else:
             _collect_replacements(draft, child, changes, is_exact=is_exact)
 

@@ -1,4 +1,4 @@
-"""Find the branches that code passes when it moves and that may change what it reads, even if syntax hides that."""
+"""Find the branches that may change what some code reads, visibly or not, when the code moves across them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.operations import TENSOR_METHODS
 from jupyter_graphbreak.analysis.python_text import parse_expression
-from jupyter_graphbreak.experiments.families.branch_sides import SIDE_EFFECT_CALLS
+from jupyter_graphbreak.experiments.families.branch_sides import SIDE_EFFECT_FUNCTIONS
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
     called_name,
-    dotted,
+    dotted_name,
     draft_of,
     name_bound_by,
     names_bound,
@@ -33,46 +33,46 @@ if TYPE_CHECKING:
 
     _Side = Sequence[ast.stmt] | ast.expr
 
-#: Methods that change a list, a dict or a set, besides those that are known to have side effects.
-_CHANGING_METHODS = SIDE_EFFECT_CALLS | {
+#: Functions known to have side effects, and further methods that change a list, a dict or a set.
+_IMPURE_METHODS = SIDE_EFFECT_FUNCTIONS | {
     "clear", "discard", "popitem", "remove", "reverse", "setdefault", "sort", "difference_update",
     "intersection_update", "symmetric_difference_update",
 }  # fmt: skip
-_METHODS_OF_ASSIGNMENTS: dict[type[ast.operator], str] = {
+_AUGMENTED_ASSIGNMENT_METHODS: dict[type[ast.operator], str] = {
     ast.Add: "__iadd__", ast.Sub: "__isub__", ast.Mult: "__imul__", ast.Div: "__itruediv__", ast.MatMult: "__imatmul__",
     ast.FloorDiv: "__ifloordiv__", ast.Mod: "__imod__", ast.Pow: "__ipow__", ast.BitAnd: "__iand__",
     ast.BitOr: "__ior__", ast.BitXor: "__ixor__", ast.LShift: "__ilshift__", ast.RShift: "__irshift__",
 }  # fmt: skip
-#: The methods that Python calls to write an object as text.
-_TEXT_METHODS = {"__format__", "__repr__", "__str__"}
+#: The methods that Python calls to convert an object to a string.
+_STRING_METHODS = {"__format__", "__repr__", "__str__"}
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 #: Attributes of tensors that no method changes unless its name says so.
 _TENSOR_ATTRIBUTES = {"T", "device", "dtype", "mT", "ndim", "requires_grad", "shape"}
 #: Builtin functions that change an object, or run code that the source does not show.
-_CHANGING_BUILTINS = {
+_IMPURE_BUILTINS = {
     "__import__", "anext", "breakpoint", "delattr", "eval", "exec", "input", "iter", "map", "next", "open", "print",
     "setattr",
 }  # fmt: skip
 #: Packages whose functions change no argument unless their names or arguments say so.
 _PURE_PACKAGES = {"einops", "math", "numpy", "torch"}
-#: The usual names of these packages, which another cell may import.
-_USUAL_NAMES = {"F", "math", "np", "torch"}
-#: Parts of the names of those functions of the packages that change the state of the process or an argument.
-_CHANGING_NAMES = ("seed", "rand", "set_", "shuffle", "permutation", "choice", "copyto", "put", "fill")
+#: The usual names of these packages; an earlier cell may have imported them.
+_USUAL_PACKAGE_NAMES = {"F", "math", "np", "torch"}
+#: Parts of the names by which functions of these packages show that they change an argument or global state.
+_IMPURE_NAME_PARTS = ("seed", "rand", "set_", "shuffle", "permutation", "choice", "copyto", "put", "fill")
 #: Methods of containers and strings that change nothing.
 _PURE_METHODS = {
     "copy", "count", "endswith", "format", "get", "index", "items", "join", "keys", "lower", "replace", "split",
     "startswith", "strip", "upper", "values",
 }  # fmt: skip
-#: Code that runs special methods of objects.
-_OPERATIONS = (
+#: Syntax that may call special methods of objects.
+_OPERATION_NODES = (
     ast.BinOp, ast.BoolOp, ast.Compare, ast.For, ast.FormattedValue, ast.If, ast.IfExp, ast.Subscript, ast.UnaryOp,
     ast.While, ast.With, ast.comprehension,
 )  # fmt: skip
-#: Special methods that only a call or the creation of an object runs.
-_METHODS_OF_CREATION = {"__init__", "__new__", "__post_init__"}
-#: Stands for all other special methods among the names of functions.
-_OPERATORS = "operators"
+#: Special methods that run only when an object is created.
+_CONSTRUCTOR_METHODS = {"__init__", "__new__", "__post_init__"}
+#: A name that stands for all other special methods in a set of function names.
+_ALL_OPERATORS = "operators"
 
 
 def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[ast.AST]) -> tuple[Condition, ...]:
@@ -82,7 +82,7 @@ def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[a
     """
     start = min(map(_position, moved_code))
     hidden_effects = _hidden_effects(site)
-    return _conditions_passed(site, function, moved_code, lambda block: _position(block) < start, hidden_effects)
+    return _conditions_crossed(site, function, moved_code, lambda node: _position(node) < start, hidden_effects)
 
 
 def conditions_after(
@@ -94,22 +94,22 @@ def conditions_after(
 ) -> tuple[Condition, ...]:
     """Return the conditions whose sides may change what some code reads, if the code moves to a function's end.
 
-    If the moved code may itself change something, the conditions of all sides that may read the
-    changes are included.
+    If the moved code may itself change something, the result includes the conditions of all sides that may read the
+    changes.
 
     Parameters
     ----------
     values : sequence of str
-        The expressions that are still computed at the original place; the moved code uses their values.
+        The expressions that are still computed on the original line; the moved code uses their values.
     is_output : callable
-        Returns whether a statement calls a function that only writes its arguments as text.
+        Returns whether a statement calls a function whose only effect is to output its arguments as text.
     """
     start = min(map(_position, moved_code))
     effects = _hidden_effects(site)
-    hidden_effects = effects if reads_state(site, function, moved_code, values) else None
-    conditions = _conditions_passed(site, function, moved_code, lambda block: _position(block) > start, hidden_effects)
+    hidden_effects = effects if reads_shared_state(site, function, moved_code, values) else None
+    conditions = _conditions_crossed(site, function, moved_code, lambda node: _position(node) > start, hidden_effects)
     if _has_effects(site, moved_code, effects, is_output):
-        conditions = (*conditions, *_reading_conditions_after(site, function, moved_code, start))
+        conditions = (*conditions, *_conditions_of_later_reads(site, function, moved_code, start))
     return tuple(dict.fromkeys(conditions))
 
 
@@ -118,9 +118,11 @@ def _hidden_effects(site: Site) -> HiddenEffects:
     return HiddenEffects(draft.tree for draft in drafts if draft is not None)
 
 
-def reads_state(site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], values: Sequence[str]) -> bool:
-    """Return whether moved code reads an object that other code may change meanwhile, under any name."""
-    # A name, an attribute or an item refers to an object that may have other names as well.
+def reads_shared_state(
+    site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], values: Sequence[str]
+) -> bool:
+    """Return whether moved code reads an object that other code may change in the meantime, under whatever name."""
+    # The object that a name, an attribute or an item refers to may also have other names.
     if any(isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript) for value in values):
         return True
     local_names = names_bound(function) | parameters_of(function)
@@ -138,9 +140,9 @@ def reads_state(site: Site, function: FunctionNode, moved_code: Sequence[ast.stm
 def _has_effects(
     site: Site, moved_code: Sequence[ast.stmt], hidden_effects: HiddenEffects, is_output: Callable[[ast.stmt], bool]
 ) -> bool:
-    """Return whether code may change something: by a call, by a property, or by writing an object as text."""
-    texts = (callee for name in sorted(_TEXT_METHODS) for _, callee in _definitions(site, name))
-    if any(_may_change_outside(callee, part) for callee in texts for part in ast.walk(callee)):
+    """Return whether code may change something by calling, reading a property, or converting an object to a string."""
+    string_methods = (callee for name in sorted(_STRING_METHODS) for _, callee in _definitions(site, name))
+    if any(_may_change_outside(callee, part) for callee in string_methods for part in ast.walk(callee)):
         return True
     statements = [part for statement in moved_code for part in ast.walk(statement) if isinstance(part, ast.stmt)]
     output_calls = {part.value for part in statements if isinstance(part, ast.Expr) and is_output(part)}
@@ -152,7 +154,7 @@ def _has_effects(
     )
 
 
-def _reading_conditions_after(
+def _conditions_of_later_reads(
     site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], start: tuple[int, int]
 ) -> tuple[Condition, ...]:
     """Return the conditions whose sides follow the moved code and may read more than the function's local variables."""
@@ -190,23 +192,23 @@ def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> t
     return _as_conditions(site, tests_with_results)
 
 
-def _conditions_passed(
+def _conditions_crossed(
     site: Site,
     function: FunctionNode,
     moved_code: Sequence[ast.AST],
-    is_passed: Callable[[ast.AST], bool],
+    is_crossed: Callable[[ast.AST], bool],
     hidden_effects: HiddenEffects | None,
 ) -> tuple[Condition, ...]:
-    """Return the conditions under which the code that moved code passes may change what the moved code reads.
+    """Return the conditions under which the code that is crossed may change what the moved code reads.
 
     Parameters
     ----------
-    is_passed : callable
-        Returns whether the moved code passes a node.
+    is_crossed : callable
+        Returns whether the moved code crosses a node.
     hidden_effects : HiddenEffects or None
         The effects that the syntax does not show; ``None`` if none of them can affect the moved code.
     """
-    # A parsed tree shares the nodes of contexts and operators.
+    # All nodes of a parsed tree share the same context and operator nodes.
     moved_nodes = {part for node in moved_code for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
     names = {name for node in moved_code for name in names_read(node)}
     owners = {name for node in moved_code for name in _attribute_owners(node)}
@@ -222,14 +224,14 @@ def _conditions_passed(
         is_change = _may_change(part, names, owners) or (hidden_effects is not None and hidden_effects.may_occur(part))
         return part not in moved_nodes and is_change
 
-    passed_nodes = [
-        node for node in ast.walk(function) if node not in moved_nodes and (node in repeated_nodes or is_passed(node))
+    crossed_nodes = [
+        node for node in ast.walk(function) if node not in moved_nodes and (node in repeated_nodes or is_crossed(node))
     ]
-    conditions = list(_conditions_in_function(site, function, passed_nodes, changes))
-    unused_values = {node.value for node in passed_nodes if isinstance(node, ast.Expr)}  # called for their effects
+    conditions = list(_conditions_in_function(site, function, crossed_nodes, changes))
+    unused_values = {node.value for node in crossed_nodes if isinstance(node, ast.Expr)}  # called for their effects
     called_names = [
         _name_of_callee(node)
-        for node in passed_nodes
+        for node in crossed_nodes
         if isinstance(node, ast.AugAssign)
         or (
             isinstance(node, ast.Call)
@@ -253,15 +255,15 @@ def _conditions_passed(
 def _name_of_callee(node: ast.AST) -> str:
     """Return the name of the function or method that an expression or an augmented assignment calls, if any."""
     if isinstance(node, ast.AugAssign):
-        return _METHODS_OF_ASSIGNMENTS.get(type(node.op), "")
+        return _AUGMENTED_ASSIGNMENT_METHODS.get(type(node.op), "")
     return called_name(node)
 
 
 def _conditions_in_function(
-    site: Site, function: FunctionNode, passed_nodes: Sequence[ast.AST], changes: Callable[[ast.AST], bool]
+    site: Site, function: FunctionNode, crossed_nodes: Sequence[ast.AST], changes: Callable[[ast.AST], bool]
 ) -> Iterator[Condition]:
-    """Yield the conditions under which a function changes something: tests, and changes that may not run."""
-    branches = set(_branches(function)) & set(passed_nodes)
+    """Yield the conditions under which a function changes something: tests, and changes that may be skipped."""
+    branches = set(_branches(function)) & set(crossed_nodes)
     changing_tests = [
         (test, result)
         for node in branches
@@ -269,8 +271,8 @@ def _conditions_in_function(
         if any(map(changes, _nodes_of_side(side)))
     ]
     yield from _as_conditions(site, changing_tests)
-    may_not_run = [part for part in passed_nodes if changes(part) and _may_be_skipped(site, function, part)]
-    expressions = dict.fromkeys(_evaluated_expression(site, part) for part in may_not_run)
+    skippable_changes = [part for part in crossed_nodes if changes(part) and _may_be_skipped(site, function, part)]
+    expressions = dict.fromkeys(_evaluated_expression(site, part) for part in skippable_changes)
     yield from (site.condition(part, sides=()) for part in expressions if part is not None)
 
 
@@ -316,9 +318,9 @@ def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
 
 
 def _evaluated_expression(site: Site, part: ast.AST) -> ast.expr | None:
-    """Return an expression with a known place that runs whenever a part of the code runs; ``None`` if there is none."""
+    """Return an expression with a known range that is evaluated whenever a part of the code runs; else ``None``."""
     ancestors = list(site.draft.ancestors(part))
-    # Python 3.11 gives wrong positions in f-strings.
+    # Positions in f-strings are wrong in Python 3.11.
     is_in_f_string = any(isinstance(node, ast.JoinedStr) for node in ancestors)
     if isinstance(part, ast.Call) and not is_in_f_string:
         return part
@@ -340,15 +342,15 @@ def _branches(function: FunctionNode) -> Iterator[ast.If | ast.While | ast.IfExp
             yield node.value
 
 
-def _branch_sides(block: ast.If | ast.While | ast.IfExp | ast.BoolOp) -> Iterator[tuple[ast.expr, bool, _Side]]:
+def _branch_sides(branch: ast.If | ast.While | ast.IfExp | ast.BoolOp) -> Iterator[tuple[ast.expr, bool, _Side]]:
     """Yield the sides of a branch, each with the test that selects it and the result of the test."""
-    if isinstance(block, ast.BoolOp):
-        result = isinstance(block.op, ast.And)
-        yield from ((test, result, side) for test, side in itertools.pairwise(block.values))
+    if isinstance(branch, ast.BoolOp):
+        result = isinstance(branch.op, ast.And)
+        yield from ((test, result, side) for test, side in itertools.pairwise(branch.values))
         return
-    yield block.test, True, block.body
-    if not isinstance(block, ast.While):
-        yield block.test, False, block.orelse
+    yield branch.test, True, branch.body
+    if not isinstance(branch, ast.While):
+        yield branch.test, False, branch.orelse
 
 
 def _nodes_of_side(side: _Side) -> Iterator[ast.AST]:
@@ -375,7 +377,7 @@ def _may_change(node: ast.AST, names: set[str], owners: set[str]) -> bool:
             return True
         case ast.Call(func=ast.Attribute(attr=name)):
             is_in_place = name.endswith("_") and not name.endswith("__")
-            return name in _CHANGING_METHODS or is_in_place or not owners.isdisjoint(names_read(node))
+            return name in _IMPURE_METHODS or is_in_place or not owners.isdisjoint(names_read(node))
         case ast.Call(func=ast.Name(id=name)):
             return not hasattr(builtins, name) and (not node.args or not names.isdisjoint(names_read(node)))
         case ast.Call():
@@ -396,27 +398,27 @@ class HiddenEffects:
         nodes = [node for tree in trees for node in ast.walk(tree)]
         self._functions: dict[str, list[FunctionNode]] = defaultdict(list)
         self._classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
-        self._packages = set(_USUAL_NAMES)
+        self._packages = set(_USUAL_PACKAGE_NAMES)
         for node in nodes:
             if isinstance(node, FunctionNode):
                 self._functions[node.name].append(node)
             elif isinstance(node, ast.ClassDef):
                 self._classes[node.name].append(node)
             elif isinstance(node, ast.Import):
-                imports_of_pure = [alias for alias in node.names if alias.name.partition(".")[0] in _PURE_PACKAGES]
-                self._packages |= {name_bound_by(alias) for alias in imports_of_pure}
+                pure_imports = [alias for alias in node.names if alias.name.partition(".")[0] in _PURE_PACKAGES]
+                self._packages |= {name_bound_by(alias) for alias in pure_imports}
 
     def may_occur(self, node: ast.AST) -> bool:
-        """Return whether a node may change an object that it does not create; the nodes in it do not count."""
+        """Return whether a node may change an object that it does not create; its child nodes are not examined."""
         return self._may_occur(node, frozenset())
 
-    def _may_occur(self, node: ast.AST, names_being_read: frozenset[str]) -> bool:
+    def _may_occur(self, node: ast.AST, names_in_progress: frozenset[str]) -> bool:
         if isinstance(node, ast.Call):
-            return not self._is_harmless(node, names_being_read)
+            return not self._is_harmless(node, names_in_progress)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            return self._may_change(self._functions.get(node.attr, ()), names_being_read)
-        if isinstance(node, _OPERATIONS):
-            return _OPERATORS not in names_being_read and self._operators_have_effects
+            return self._may_change(self._functions.get(node.attr, ()), names_in_progress)
+        if isinstance(node, _OPERATION_NODES):
+            return _ALL_OPERATORS not in names_in_progress and self._operators_have_effects
         return isinstance(node, ast.Import | ast.ImportFrom | ast.Await | ast.Yield | ast.YieldFrom)
 
     @functools.cached_property
@@ -424,50 +426,50 @@ class HiddenEffects:
         methods = [
             function
             for name, functions in self._functions.items()
-            if name.startswith("__") and name not in _METHODS_OF_CREATION | {"__call__"}
+            if name.startswith("__") and name not in _CONSTRUCTOR_METHODS | {"__call__"}
             for function in functions
         ]
-        return self._may_change(methods, frozenset({_OPERATORS}))
+        return self._may_change(methods, frozenset({_ALL_OPERATORS}))
 
-    def _is_harmless(self, call: ast.Call, names_being_read: frozenset[str]) -> bool:
+    def _is_harmless(self, call: ast.Call, names_in_progress: frozenset[str]) -> bool:
         name = called_name(call)
         if name in self._functions:
-            return not self._may_change(self._functions[name], names_being_read)
+            return not self._may_change(self._functions[name], names_in_progress)
         if name in self._classes:
             parts = (part for class_ in self._classes[name] for part in class_.body)
             creation_methods = [
-                part for part in parts if isinstance(part, FunctionNode) and part.name in _METHODS_OF_CREATION
+                part for part in parts if isinstance(part, FunctionNode) and part.name in _CONSTRUCTOR_METHODS
             ]
-            return not self._may_change(creation_methods, names_being_read, creates=True)
+            return not self._may_change(creation_methods, names_in_progress, are_constructors=True)
         if isinstance(call.func, ast.Name):
-            return hasattr(builtins, name) and name not in _CHANGING_BUILTINS
+            return hasattr(builtins, name) and name not in _IMPURE_BUILTINS
         is_in_place = name.endswith("_") or any(keyword.arg in {"inplace", "out"} for keyword in call.keywords)
         if is_in_place or not isinstance(call.func, ast.Attribute):
             return False
-        if dotted(call.func).partition(".")[0] in self._packages:
+        if dotted_name(call.func).partition(".")[0] in self._packages:
             flags = (node.value for node in arguments_of(call) if isinstance(node, ast.Constant))
             is_flagged = any(flag is True for flag in flags)  # it may be the parameter ``inplace``
-            return not is_flagged and not any(part in name for part in _CHANGING_NAMES)
+            return not is_flagged and not any(part in name for part in _IMPURE_NAME_PARTS)
         return name in _PURE_METHODS or name in TENSOR_METHODS
 
     def _may_change(
-        self, functions: Iterable[FunctionNode], names_being_read: frozenset[str], *, creates: bool = False
+        self, functions: Iterable[FunctionNode], names_in_progress: frozenset[str], *, are_constructors: bool = False
     ) -> bool:
         """Return whether functions may change objects that they do not create.
 
         Parameters
         ----------
-        names_being_read : frozenset of str
-            The names of the functions that are being read.
-        creates : bool
+        names_in_progress : frozenset of str
+            The names of the functions that callers are examining, which are not examined again.
+        are_constructors : bool
             Whether the functions initialize the object that is their first parameter.
         """
         for function in functions:
-            if function.name in names_being_read:
+            if function.name in names_in_progress:
                 continue
             local_names = names_bound(function) - parameters_of(function)
-            local_names |= {function.args.args[0].arg} if creates and function.args.args else set()
-            within = names_being_read | {function.name}
+            local_names |= {function.args.args[0].arg} if are_constructors and function.args.args else set()
+            within = names_in_progress | {function.name}
             for part in (part for statement in function.body for part in ast.walk(statement)):
                 if isinstance(part, ast.Global | ast.Nonlocal) or self._may_occur(part, within):
                     return True

@@ -1,4 +1,4 @@
-"""Move statements after the call: the graph returns the values, and an outer function uses them."""
+"""Move statements after the compiled call: the graph returns their values, and an outer function runs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode
 from jupyter_graphbreak.experiments.families.protection import first_part_that_may_raise
 from jupyter_graphbreak.experiments.families.site import (
     arguments_of,
-    dotted,
+    dotted_name,
     indentation_step,
     name_bound_by,
     names_bound,
@@ -39,6 +39,8 @@ class DeferredStatement:
 
     Parameters
     ----------
+    statement : ast.stmt
+        The statement in the source.
     names, values : list of str
         The names of the values after the call, and their expressions in the graph, in the same order.
     lines_after_call : list of str
@@ -67,7 +69,7 @@ def statements_with_breaking_tests(problem: Problem, site: Site) -> set[ast.stmt
 
 
 def defer(
-    draft: Draft, function: FunctionNode, statement: ast.stmt, *, clones_changed: bool = False
+    draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone_changed_values: bool = False
 ) -> DeferredStatement | None:
     """Return the form in which a statement can run after the call; ``None`` if it cannot.
 
@@ -77,14 +79,14 @@ def defer(
         The compiled function.
     statement : ast.stmt
         A call, a ``raise``, an ``assert``, or an ``if`` around such statements.
-    clones_changed : bool
+    clone_changed_values : bool
         Whether to return copies of values that later statements may change.
     """
     local_names = _local_names(function)
     parts = _needed_expressions(statement, local_names, parameters_of(function))
     if parts is None or (may_end_call(statement) and is_in_try_or_with(draft, statement)):
         return None
-    # Code that the test protects is computed after the test, from the names in it.
+    # Code that the test protects is computed after the test, from the names that it reads.
     is_protected = isinstance(statement, ast.If)
     leaves = [
         leaf
@@ -101,9 +103,11 @@ def defer(
     changes: dict[ast.AST, str] = {}
     for leaf, name in zip(leaves, names, strict=True):
         text = draft.text_of(leaf)
-        if not _is_text_of(leaf, text):
+        if not _is_source_of(leaf, text):
             text = ast.unparse(leaf)
-        needs_copy = _may_change_in_place(function, leaf) or (clones_changed and _is_augmented(function, leaf))
+        needs_copy = _may_change_in_place(function, leaf) or (
+            clone_changed_values and _may_change_by_assignment(function, leaf)
+        )
         values[name] = f"{text}.clone()" if needs_copy else text
         changes[leaf] = name
     return DeferredStatement(
@@ -117,7 +121,7 @@ def may_end_call(statement: ast.stmt) -> bool:
 
 
 def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
-    """Return whether a ``try`` or ``with`` of the same function encloses a statement, so it may handle its errors."""
+    """Return whether a ``try`` or ``with`` of the same function encloses a statement and may handle its errors."""
     for node in draft.ancestors(statement):
         if isinstance(node, FunctionNode):
             return False
@@ -128,10 +132,10 @@ def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
 
 def _lines_after_call(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, str]) -> list[str]:
     if not isinstance(statement, ast.If):
-        return [draft.rewritten(statement, changes)]
+        return [draft.text_with_changes(statement, changes)]
     indentation = indentation_step(draft, statement)
     block = [f"{indentation}{line}" for node in statement.body for line in _lines_after_call(draft, node, changes)]
-    return [f"if {draft.rewritten(statement.test, changes)}:", *block]
+    return [f"if {draft.text_with_changes(statement.test, changes)}:", *block]
 
 
 def _needed_expressions(statement: ast.stmt, local_names: set[str], arguments: set[str]) -> list[ast.expr] | None:
@@ -148,7 +152,7 @@ def _needed_expressions(statement: ast.stmt, local_names: set[str], arguments: s
         call = statement.value if isinstance(statement, ast.Expr) else statement.exc
     if isinstance(call, ast.Name) and call.id not in local_names:
         return []
-    if not isinstance(call, ast.Call) or _root(call.func) in local_names - arguments or not _root(call.func):
+    if not isinstance(call, ast.Call) or _root_name(call.func) in local_names - arguments or not _root_name(call.func):
         return None
     if any(isinstance(node, ast.Call) and names_read(node) & local_names for node in ast.walk(call.func)):
         return None  # the compiled function computes the object whose method is called
@@ -187,7 +191,7 @@ def _operands_on_host(node: ast.expr) -> Sequence[ast.expr] | None:
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_ON_HOST:
             return [node.func.value, *arguments_of(node)]
-        return arguments_of(node) if dotted(node.func) in _CONVERSIONS else None
+        return arguments_of(node) if dotted_name(node.func) in _CONVERSIONS else None
     if isinstance(node, ast.JoinedStr):
         return [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
     if isinstance(node, ast.Tuple | ast.List):
@@ -205,9 +209,9 @@ def _operands_on_host(node: ast.expr) -> Sequence[ast.expr] | None:
         parts = [node.operand]
     elif isinstance(node, ast.Compare):
         parts = [node.left, *node.comparators]
-    is_text = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant | ast.JoinedStr)
+    is_string = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant | ast.JoinedStr)
     moves_tensor = any(isinstance(part, ast.expr) and tensor_moved_to_host(part) is not None for part in ast.walk(node))
-    return parts if parts is not None and (is_text or moves_tensor) else None
+    return parts if parts is not None and (is_string or moves_tensor) else None
 
 
 def _local_names(function: FunctionNode) -> set[str]:
@@ -217,15 +221,15 @@ def _local_names(function: FunctionNode) -> set[str]:
     return parameters_of(function) | names_bound(function) | imported_names
 
 
-def _is_text_of(leaf: ast.expr, text: str) -> bool:
-    """Return whether a text is really the text of an expression: Python 3.11 has wrong columns in f-strings."""
+def _is_source_of(leaf: ast.expr, text: str) -> bool:
+    """Return whether a string is the source of an expression; in Python 3.11, columns in f-strings are wrong."""
     try:
         return ast.dump(parse_expression(text)) == ast.dump(leaf)
     except SyntaxError:
         return False
 
 
-def _root(node: ast.expr) -> str:
+def _root_name(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -233,18 +237,18 @@ def _root(node: ast.expr) -> str:
 
 def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
     """Return whether a method such as ``add_`` or an assignment to items may change a tensor in place."""
-    root = _root(leaf)
+    root = _root_name(leaf)
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if re.fullmatch(r"[a-z]\w*[a-z0-9]_", node.func.attr) and root and _root(node.func.value) == root:
+            if re.fullmatch(r"[a-z]\w*[a-z0-9]_", node.func.attr) and root and _root_name(node.func.value) == root:
                 return True
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and root and _root(node) == root:
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and root and _root_name(node) == root:
             return True
     return False
 
 
-def _is_augmented(function: FunctionNode, leaf: ast.expr) -> bool:
-    """Return whether an augmented assignment may change a tensor; ``self.n += 1`` counts as that of a number."""
+def _may_change_by_assignment(function: FunctionNode, leaf: ast.expr) -> bool:
+    """Return whether an augmented assignment may change a tensor; ``self.n += 1`` is assumed to change a number."""
     text = ast.unparse(leaf)
     for node in ast.walk(function):
         if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == text:
@@ -257,7 +261,7 @@ def _is_augmented(function: FunctionNode, leaf: ast.expr) -> bool:
 def move_after_call(
     site: Site, function: FunctionNode, statements: Sequence[DeferredStatement]
 ) -> dict[str, str] | None:
-    """Return new texts, by source, that run statements after the call of the compiled function, in their order.
+    """Return new source texts, by source id, that run statements after the call to the compiled function, in order.
 
     ``None`` if the function cannot be wrapped.
     """

@@ -1,4 +1,4 @@
-"""Edit source text with the help of its syntax tree, and keep every character of the text that does not change."""
+"""Edit source text with the help of its syntax tree, and leave all other characters unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
 class Splice(NamedTuple):
-    """A range of a text, in characters from its start, and its replacement."""
+    """A range in a source text, as character offsets, and its replacement."""
 
     start: int
     end: int
@@ -58,11 +58,11 @@ class Draft:
         return cls(text, tree, taken_names) if tree is not None else None
 
     def start_of(self, node: ast.expr | ast.stmt | ast.arg | ast.pattern) -> int:
-        """Return the start of a node, in characters."""
+        """Return the character offset at which a node starts."""
         return self._offset(node.lineno, node.col_offset)
 
     def end_of(self, node: ast.expr | ast.stmt | ast.arg | ast.pattern) -> int:
-        """Return the end of a node, in characters."""
+        """Return the character offset at which a node ends."""
         return self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
 
     def _offset(self, line: int, column: int) -> int:
@@ -71,15 +71,15 @@ class Draft:
         return self._starts[line - 1] + len(text_before)
 
     def line_start(self, line: int) -> int:
-        """Return the start of a line, in characters."""
+        """Return the character offset at which a line starts."""
         return self._starts[line - 1]
 
     def line_end(self, line: int) -> int:
-        """Return the end of a line, in characters."""
+        """Return the character offset at which a line ends."""
         return self._starts[line - 1] + len(self._lines[line - 1])
 
     def text_of(self, node: ast.expr | ast.stmt) -> str:
-        """Return the text of a node."""
+        """Return the source text of a node."""
         return self.text[self.start_of(node) : self.end_of(node)]
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -112,9 +112,9 @@ class Draft:
         return isinstance(statement, ast.If) and self.text_of(statement).startswith("elif")
 
     def find(self, line: int, column: int | None, end_line: int, end_column: int | None) -> ast.expr | ast.stmt | None:
-        """Return the innermost node with the given range; without columns, the statement that begins in the line.
+        """Return the innermost node with the given range; without columns, the statement that begins on the line.
 
-        Columns count characters. If no node has the range, because PyTorch reports an ``if`` only up to its test, the
+        Columns count characters. If no node has the range, as PyTorch reports an ``if`` only up to its test, the
         result is the outermost node that begins inside the range and ends with it, or else the smallest one around it.
         """
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.expr | ast.stmt)]
@@ -155,7 +155,7 @@ class Draft:
         comments = []
         try:
             for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
-                is_inside = token.start[0] < len(lines)  # a comment at the end of the last line is kept anyway
+                is_inside = token.start[0] < len(lines)  # no splice removes a comment after the last line
                 if token.type == tokenize.COMMENT and is_inside:
                     comments.append(token.string)
         except (tokenize.TokenError, SyntaxError):
@@ -169,7 +169,7 @@ class Draft:
     def statement_replacement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Return the splice that replaces a statement with lines; ``None`` if that is impossible.
 
-        The comments of the statement come first. The lines get its indentation; the replacement of an ``elif`` becomes
+        The statement's comments come first. The lines get its indentation; the replacement of an ``elif`` becomes
         the block of an ``else``. A statement that shares its line with other code is replaced within this line, unless
         it is an ``if`` or has several lines.
         """
@@ -225,10 +225,10 @@ class Draft:
             first = function.body[1]
         return self.insertion_before(first, lines)
 
-    def rewritten(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
-        """Return the text of a node with some of its expressions replaced.
+    def text_with_changes(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
+        """Return the source text of a node with some of its expressions replaced.
 
-        If a replaced expression is in an f-string, where Python 3.11 has wrong columns, the layout of the node is lost.
+        If a replaced expression is in an f-string, the layout of the node is lost: Python 3.11 has wrong columns there.
         """
         replaced_parts = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
         is_in_string = any(
@@ -254,17 +254,17 @@ class Draft:
         for splice in sorted(set(splices), key=lambda splice: splice or (0, 0, ""), reverse=True):
             if splice is None or splice.end > limit:
                 return None
-            text = text[: splice.start] + self._with_line_ends(splice.new_text) + text[splice.end :]
+            text = text[: splice.start] + self._match_line_ends(splice.new_text) + text[splice.end :]
             limit = splice.start
         return text if text != self.text and parse_python(text) is not None else None
 
-    def _with_line_ends(self, new_text: str) -> str:
+    def _match_line_ends(self, new_text: str) -> str:
         plain = new_text.replace("\r\n", "\n")
         return plain.replace("\n", "\r\n") if "\r\n" in self.text else plain
 
 
 class _ExpressionReplacer(ast.NodeTransformer):
-    """Replaces some expressions in a syntax tree with other texts."""
+    """Replaces some expressions in a syntax tree with new code."""
 
     def __init__(self, changes: Mapping[str, str]) -> None:
         self._changes = changes
@@ -277,7 +277,7 @@ class _ExpressionReplacer(ast.NodeTransformer):
         return visited_node
 
 
-def operand(text: str) -> str:
+def as_operand(text: str) -> str:
     """Return an expression's text as an operand, in parentheses if necessary."""
     try:
         is_atom = isinstance(parse_expression(text), _ATOMS) and "\n" not in text
@@ -286,7 +286,7 @@ def operand(text: str) -> str:
     return text if is_atom else f"({text})"
 
 
-def argument(draft: Draft, node: ast.expr) -> str:
+def as_argument(draft: Draft, node: ast.expr) -> str:
     """Return an expression's text as an argument of a call, in parentheses if necessary."""
     text = draft.text_of(node)
     needs_parentheses = isinstance(
@@ -302,7 +302,7 @@ def first_line(statement: ast.stmt) -> int:
 
 
 def fresh_name(draft: Draft, desired_name: str, taken_names: Iterable[str] = ()) -> str:
-    """Return a name that neither the source nor ``taken_names`` has: the desired name, with a number if necessary."""
+    """Return the desired name, with a number if the source or ``taken_names`` already contains it."""
     names = draft.taken_names.union(taken_names)
     names |= {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)}
     names |= {node.arg for node in ast.walk(draft.tree) if isinstance(node, ast.arg)}

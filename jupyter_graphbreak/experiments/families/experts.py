@@ -1,4 +1,4 @@
-"""Loops over the experts that a batch uses: loop over all experts, since those without rows change nothing."""
+"""Loops over the experts that a batch uses: loop over all experts, because those without rows change nothing."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.bound_names import read_after
-from jupyter_graphbreak.experiments.families.branches import is_number_of_elements, requires_elements
+from jupyter_graphbreak.experiments.families.bound_names import names_read_after
+from jupyter_graphbreak.experiments.families.branches import counts_elements, requires_elements
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
-from jupyter_graphbreak.experiments.families.site import called_name, dotted, names_bound, names_read, site_of
+from jupyter_graphbreak.experiments.families.site import called_name, dotted_name, names_bound, names_read, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 FAMILY = "experts"
 _ALL_EXPERTS_TITLE = "Loop over all of `{}`, not only over those that the batch uses"
 _DROP_COUNTS_TITLE = "Drop the test for experts without rows"
-#: Functions and methods that return, in ascending order, the different numbers in a tensor, or where it is not zero.
-_FUNCTIONS_OF_OCCURRING_NUMBERS = {"unique", "nonzero"}
-#: Methods that turn the rows of ``nonzero()``, each with one number, into numbers.
+#: Functions that return, in ascending order, the distinct values of a tensor, or the positions of its nonzero elements.
+_INDEX_FUNCTIONS = {"unique", "nonzero"}
+#: Methods that turn the rows of ``nonzero()``, which have one element each, into scalars.
 _FLATTENING_METHODS = {"flatten", "squeeze", "view", "reshape", "ravel", "tolist"}
 #: Methods that change some rows of a tensor, and leave it unchanged if they get no rows.
 _ROW_UPDATES = {"index_add_", "index_copy_", "index_put_", "scatter_add_"}
@@ -37,21 +37,21 @@ class _ExpertLoop:
     ----------
     loop : ast.For
         The loop.
-    numbers : ast.expr
-        The expression for the indices that occur.
+    indices : ast.expr
+        The expression for the indices of the experts in use.
     assignment : ast.Assign or None
         The statement that assigns these indices to a name, if the loop runs over a name.
     names : tuple of str
-        The loop's variable, and the name of the index as a Python number if the body starts with such an assignment.
-    modules : str
-        The list of modules whose items the index selects, such as "self.experts".
+        The loop's variable, and the name to which the body's first statement assigns it as a Python number, if any.
+    module_list : str
+        The expression for the list of modules from which the index selects one, such as "self.experts".
     """
 
     loop: ast.For
-    numbers: ast.expr
+    indices: ast.expr
     assignment: ast.Assign | None
     names: tuple[str, ...]
-    modules: str
+    module_list: str
 
     def contains(self, node: ast.AST) -> bool:
         """Return whether a node is part of the loop, or of the statement that computes the indices."""
@@ -66,27 +66,27 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if site is None or function is None:
         return
     for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
-        expert_loop = _expert_loop(function, loop)
+        expert_loop = _parse_expert_loop(function, loop)
         if expert_loop is not None and expert_loop.contains(site.node):
             yield from _propose_all_experts(site, expert_loop)
     if isinstance(site.statement, ast.Assign):
         yield from _propose_without_counts(site, function, site.statement)
 
 
-def _expert_loop(function: FunctionNode, loop: ast.For) -> _ExpertLoop | None:
-    """Return the parts of a loop over the experts that occur; ``None`` if a loop has a different form."""
+def _parse_expert_loop(function: FunctionNode, loop: ast.For) -> _ExpertLoop | None:
+    """Return the parts of a loop over the experts in use; ``None`` if the loop has a different form."""
     if not isinstance(loop.target, ast.Name) or loop.orelse:
         return None
     assignment = _only_assignment(function, loop.iter.id) if isinstance(loop.iter, ast.Name) else None
-    numbers = assignment.value if assignment is not None else loop.iter
-    if not any(called_name(node) in _FUNCTIONS_OF_OCCURRING_NUMBERS for node in ast.walk(numbers)):
+    indices = assignment.value if assignment is not None else loop.iter
+    if not any(called_name(node) in _INDEX_FUNCTIONS for node in ast.walk(indices)):
         return None
     names: tuple[str, ...] = (loop.target.id,)
-    alias = _number_in_python(loop)
+    alias = _python_index_name(loop)
     if alias is not None:
         names = (*names, alias.id)
-    modules = _selected_modules(loop, names)
-    return _ExpertLoop(loop, numbers, assignment, names, modules) if modules is not None else None
+    modules = _indexed_module_list(loop, names)
+    return _ExpertLoop(loop, indices, assignment, names, modules) if modules is not None else None
 
 
 def _only_assignment(function: FunctionNode, name: str) -> ast.Assign | None:
@@ -96,7 +96,7 @@ def _only_assignment(function: FunctionNode, name: str) -> ast.Assign | None:
     return stores[0] if is_only else None
 
 
-def _number_in_python(loop: ast.For) -> ast.Name | None:
+def _python_index_name(loop: ast.For) -> ast.Name | None:
     """Return the name that a loop's first statement gives to the index, as in ``i = int(e.item())``; else ``None``."""
     first = loop.body[0]
     if not isinstance(first, ast.Assign) or len(first.targets) != 1 or not isinstance(first.targets[0], ast.Name):
@@ -108,8 +108,8 @@ def _number_in_python(loop: ast.For) -> ast.Name | None:
     return first.targets[0] if is_number else None
 
 
-def _selected_modules(loop: ast.For, names: Sequence[str]) -> str | None:
-    """Return the list from which the loop's index selects a module; ``None`` if there is none."""
+def _indexed_module_list(loop: ast.For, names: Sequence[str]) -> str | None:
+    """Return the list from which a loop's index selects a module; ``None`` if there is none."""
     calls = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
     called_names = {function.id for function in calls if isinstance(function, ast.Name)}
     selected_expressions = [function for function in calls if isinstance(function, ast.Subscript)]
@@ -119,7 +119,7 @@ def _selected_modules(loop: ast.For, names: Sequence[str]) -> str | None:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and names_bound(node) & called_names
     ]
     for node in selected_expressions:
-        owner = dotted(node.value)
+        owner = dotted_name(node.value)
         if isinstance(node.slice, ast.Name) and node.slice.id in names and owner.startswith("self."):
             return owner
     return None
@@ -130,36 +130,36 @@ def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Propo
     tests = [node for node in loop.body if _is_shortcut(node)]
     dropped_statements = [*tests, *(loop.body[:1] if len(expert_loop.names) > 1 else [])]
     body = [node for node in loop.body if node not in dropped_statements]
-    renaming = _renaming(site, expert_loop, body)
-    if renaming is None or not body or not _changes_only_rows(site, loop, body):
+    index_splices = _index_splices(site, expert_loop, body)
+    if index_splices is None or not body or not _changes_only_rows(site, loop, body):
         return
     number = expert_loop.names[-1]
     splices: list[Splice | None] = [
         draft.replacement(loop.target, number),
-        draft.replacement(loop.iter, f"range(len({expert_loop.modules}))"),
+        draft.replacement(loop.iter, f"range(len({expert_loop.module_list}))"),
         *map(draft.deletion, dropped_statements),
-        *renaming,
+        *index_splices,
     ]
     assignment = expert_loop.assignment
     if assignment is not None and _read_count(site, assignment) == 1:
         splices.append(draft.deletion(assignment))
-    yield from site.propose_edit(FAMILY, _ALL_EXPERTS_TITLE.format(expert_loop.modules), splices)
+    yield from site.propose_edit(FAMILY, _ALL_EXPERTS_TITLE.format(expert_loop.module_list), splices)
 
 
-def _is_shortcut(statement: ast.stmt, is_number: Callable[[ast.expr], bool] = is_number_of_elements) -> bool:
+def _is_shortcut(statement: ast.stmt, is_row_count: Callable[[ast.expr], bool] = counts_elements) -> bool:
     """Return whether a statement continues with the next expert if there are no rows for this one.
 
     Parameters
     ----------
-    is_number : callable
-        Returns whether an expression is the number of an expert's rows.
+    is_row_count : callable
+        Returns whether an expression counts an expert's rows.
     """
     if not isinstance(statement, ast.If) or statement.orelse or len(statement.body) != 1:
         return False
-    return isinstance(statement.body[0], ast.Continue) and requires_elements(statement.test, is_number) is False
+    return isinstance(statement.body[0], ast.Continue) and requires_elements(statement.test, is_row_count) is False
 
 
-def _renaming(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) -> list[Splice] | None:
+def _index_splices(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) -> list[Splice] | None:
     """Return splices that replace the tensor with the index in a body; ``None`` if the body needs the tensor."""
     draft = site.draft
     tensor, number = expert_loop.names[0], expert_loop.names[-1]
@@ -179,22 +179,22 @@ def _renaming(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) ->
         if used_expression is name and name.id == tensor:
             if not isinstance(parent, ast.Subscript | ast.Compare):
                 return None
-            selects_row = isinstance(parent, ast.Subscript) and dotted(parent.value) != expert_loop.modules
-            new_text = f"[{number}]" if selects_row and _has_rows(expert_loop.numbers) else number
+            selects_row = isinstance(parent, ast.Subscript) and dotted_name(parent.value) != expert_loop.module_list
+            new_text = f"[{number}]" if selects_row and _are_rows(expert_loop.indices) else number
         if new_text != draft.text_of(used_expression):
             splices.append(draft.replacement(used_expression, new_text))
     return splices
 
 
-def _has_rows(numbers: ast.expr) -> bool:
-    """Return whether the loop's items are tensors with one element, not numbers: rows of ``nonzero()``."""
-    names = {called_name(node) for node in ast.walk(numbers)}
-    return "nonzero" in names and not names & _FLATTENING_METHODS and isinstance(numbers, ast.Call)
+def _are_rows(indices: ast.expr) -> bool:
+    """Return whether the loop's items are rows of ``nonzero()``: tensors with one element, not scalars."""
+    names = {called_name(node) for node in ast.walk(indices)}
+    return "nonzero" in names and not names & _FLATTENING_METHODS and isinstance(indices, ast.Call)
 
 
 def _changes_only_rows(site: Site, loop: ast.For, body: Sequence[ast.stmt]) -> bool:
-    """Return whether a body only sets names of its own and changes rows of local tensors, judging by its syntax."""
-    own_names: set[str] = set()
+    """Return whether a loop's body only sets names that nothing reads later, and changes rows of local tensors."""
+    set_names: set[str] = set()
     for statement in body:
         if isinstance(statement, ast.Assign | ast.AugAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
@@ -204,12 +204,12 @@ def _changes_only_rows(site: Site, loop: ast.For, body: Sequence[ast.stmt]) -> b
             return False
         for target in targets:
             if isinstance(target, ast.Name | ast.Tuple) and isinstance(statement, ast.Assign):
-                own_names |= names_bound(target)
+                set_names |= names_bound(target)
                 continue
             changed_expression = target.value if isinstance(target, ast.Subscript) else getattr(target, "func", None)
             if changed_expression is None or "self" in names_read(changed_expression):
                 return False
-    return not own_names & read_after(site.draft, loop)
+    return not set_names & names_read_after(site.draft, loop)
 
 
 def _read_count(site: Site, assignment: ast.Assign) -> int:
@@ -220,7 +220,7 @@ def _read_count(site: Site, assignment: ast.Assign) -> int:
 
 
 def _propose_without_counts(site: Site, function: FunctionNode, assignment: ast.Assign) -> Iterator[Proposal]:
-    """Drop the tests ``if counts[i] == 0: continue``, and the counts if nothing else reads them."""
+    """Yield a change without the tests ``if counts[i] == 0: continue`` and without ``counts``, if only they read it."""
     counts = names_bound(assignment)
     draft = site.draft
     if len(counts) != 1 or tensor_moved_to_host(assignment.value) is None:

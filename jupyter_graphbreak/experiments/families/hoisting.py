@@ -1,4 +1,4 @@
-"""Move code out of a compiled function if it does not depend on the function: before the call, or around the call."""
+"""Move code that does not depend on a compiled function out of it: before the call, or around the call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
-    dotted,
+    dotted_name,
     names_bound,
     names_read,
     parameters_of,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FAMILY = "hoisting"
 _BEFORE_TITLE = "Run it before the call"
-#: Functions for which it matters when they run: the user must decide whether to move them.
+#: Functions whose effect depends on when they run: the user must decide whether to move them.
 TIME_DEPENDENT_FUNCTIONS = {
     "time", "perf_counter", "perf_counter_ns", "monotonic", "time_ns", "process_time", "sleep", "synchronize", "now",
 }  # fmt: skip
@@ -47,17 +47,17 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         block = None
     entry = entry_function(problem, site)
     if entry is not None and block is not None:
-        yield from _enter_context_outside(site, entry, block)
+        yield from _propose_outer_context(site, entry, block)
     if block is not None:
-        yield from _drop_block(site, block)
+        yield from _propose_without_block(site, block)
     if entry is not None:
-        yield from _move_before_call(site, entry)
+        yield from _propose_before_call(site, entry)
 
 
-def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
+def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     call = site.draft.enclosing(site.node, ast.Call)
-    keeps_result = isinstance(site.statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
-    if call is None or site.statement not in function.body or not keeps_result:
+    uses_result = isinstance(site.statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
+    if call is None or site.statement not in function.body or not uses_result:
         return
     earlier_statements = function.body[: function.body.index(site.statement)]
     exit_nodes = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
@@ -65,7 +65,7 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
         isinstance(node_before, exit_nodes) for part in earlier_statements for node_before in ast.walk(part)
     ):
         return
-    if called_name(call) in TIME_DEPENDENT_FUNCTIONS or "()" in dotted(call.func):
+    if called_name(call) in TIME_DEPENDENT_FUNCTIONS or "()" in dotted_name(call.func):
         return
     local_names = names_bound(function) | parameters_of(function)
     if names_read(call) & local_names or any(isinstance(part, ast.Lambda | ast.Await) for part in ast.walk(call)):
@@ -78,9 +78,9 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     text = site.draft.text_of(call)
     splices = [splice or site.draft.replacement(call, name)]
     lines = [f"{name} = {text}"]
-    passed_conditions = conditions_before(site, function, [call])
+    crossed_conditions = conditions_before(site, function, [call])
     yield from _propose_wrapping(
-        site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE_TITLE, passed_conditions
+        site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE_TITLE, crossed_conditions
     )
 
 
@@ -108,7 +108,7 @@ def _body_lines(site: Site, block: ast.With) -> list[str] | None:
     return [draft.text_of(node) for node in block.body]
 
 
-def _drop_block(site: Site, block: ast.With) -> Iterator[Proposal]:
+def _propose_without_block(site: Site, block: ast.With) -> Iterator[Proposal]:
     contexts = [item.context_expr for item in block.items]
     names = {called_name(node) for node in contexts}
     lines = _body_lines(site, block)
@@ -117,7 +117,7 @@ def _drop_block(site: Site, block: ast.With) -> Iterator[Proposal]:
         yield from site.propose_edit(FAMILY, "Drop the with block, if it changes no value on your device", [splice])
 
 
-def _enter_context_outside(site: Site, function: FunctionNode, block: ast.With) -> Iterator[Proposal]:
+def _propose_outer_context(site: Site, function: FunctionNode, block: ast.With) -> Iterator[Proposal]:
     lines = _body_lines(site, block)
     local_names = names_bound(function)
     items = [site.draft.text_of(item.context_expr) for item in block.items]

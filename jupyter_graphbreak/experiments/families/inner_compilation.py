@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
     compile_options,
-    dotted,
+    dotted_name,
     draft_of,
     has_constant_options,
     is_torch_compile,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
     from jupyter_graphbreak.experiments.families.proposal import InnerCall
 
-#: A place that can be written as an expression: names, attributes and indices.
-_PLACE_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
+#: A path that can be written as an expression: names, attributes and indices.
+_PATH_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
 #: Code that makes shallow copies of modules. Such a copy keeps the compiled method of the original.
 _SHALLOW_COPIES = re.compile(r"\bcopy\.copy\(|\b(?:nn\.|parallel\.)?DataParallel\(")
 #: Code that may compile something, in any form.
@@ -38,7 +38,7 @@ _COMPILE_CALL = re.compile(r"(?<![%\w.])compile\s*[(,]|\.compile\b|@compile\b")
 
 @dataclass(frozen=True)
 class CompiledEntry:
-    """A compiled function, method or module, as the texts refer to it.
+    """A compiled function, method or module, as the sources refer to it.
 
     Parameters
     ----------
@@ -46,10 +46,12 @@ class CompiledEntry:
         The name of the function or method, or of the module's class.
     owner : str
         The class of a method; empty for a function or module.
+    is_module : bool
+        Whether the entry is a module.
     parameters : tuple of str
         The names of the parameters, in order, without the first parameter of a method.
     receiver : str
-        The name of a method's first parameter, or of a module in the places of its parts.
+        The name of a method's first parameter; the paths of a module's parts start with the same name.
     """
 
     name: str
@@ -107,12 +109,12 @@ def propose_inner_compilation(
 
 
 class _CompileSite(NamedTuple):
-    """A place that compiles the entry.
+    """A decorator or call that compiles the entry.
 
     Parameters
     ----------
     node : ast.expr
-        The decorator, or the call of ``torch.compile`` or of the method ``compile``.
+        The decorator, or the call to ``torch.compile`` or to the method ``compile``.
     target : ast.expr or None
         The expression that is compiled; ``None`` for a decorator.
     """
@@ -135,19 +137,19 @@ class _InnerCompilationWriter:
         self._options = next(iter(options), "")
         order = [*(site.source for site in self._compile_sites), *drafts]
         self._torch = next(filter(None, (name_of_torch(drafts[source]) for source in order)), "torch")
-        is_compiled_otherwise = not self._compile_sites and any(
+        may_compile_elsewhere = not self._compile_sites and any(
             _COMPILE_CALL.search(draft.text) for draft in drafts.values()
         )
         self.is_possible = (
             len(options) <= 1
-            and not is_compiled_otherwise
+            and not may_compile_elsewhere
             and all(has_constant_options(site.node) for site in self._compile_sites)
         )
         for site in self._compile_sites:
-            self._remove(site)
+            self._remove_compilation(site)
 
     def texts(self) -> dict[str, str] | None:
-        """Return the new texts; ``None`` if one cannot be written."""
+        """Return the new source texts, by source id; ``None`` if one cannot be written."""
         new_texts: dict[str, str] = {}
         for source, splices in self._splices.items():
             text = self._drafts[source].apply_splices(splices)
@@ -156,36 +158,40 @@ class _InnerCompilationWriter:
             new_texts[source] = text
         return new_texts
 
-    def _remove(self, site: _CompileSite) -> None:
+    def _remove_compilation(self, site: _CompileSite) -> None:
         draft = self._drafts[site.source]
         if site.target is None:
-            self._add(site.source, draft.line_deletion(site.node.lineno, site.node.end_lineno or site.node.lineno))
+            self._add_splice(
+                site.source, draft.line_deletion(site.node.lineno, site.node.end_lineno or site.node.lineno)
+            )
             return
         statement = draft.enclosing(site.node, ast.stmt)
         is_call_of_method = isinstance(statement, ast.Expr) and statement.value is site.node
-        is_same_name = isinstance(statement, ast.Assign) and [dotted(part) for part in statement.targets] == [
-            dotted(site.target)
+        is_same_name = isinstance(statement, ast.Assign) and [dotted_name(part) for part in statement.targets] == [
+            dotted_name(site.target)
         ]
         if statement is not None and (is_call_of_method or is_same_name):
             self._deleted_statements.append(statement)
-            self._add(site.source, draft.deletion(statement))
+            self._add_splice(site.source, draft.deletion(statement))
         else:
-            self._add(site.source, draft.replacement(site.node, draft.text_of(site.target)))
+            self._add_splice(site.source, draft.replacement(site.node, draft.text_of(site.target)))
 
     def add(self, call: InnerCall, files: Mapping[str, str]) -> str:
         """Add the code that compiles an inner call, and return the call's name for the reader."""
-        if not call.places:
+        if not call.module_paths:
             self._decorate(call, files)
             return call.name
-        place_expressions = [self._expression(place, is_own=call.is_own) for place in call.places]
+        path_expressions = [
+            self._expression_for(path, starts_at_owner=call.starts_at_owner) for path in call.module_paths
+        ]
         method = f".{call.method}" if call.method not in {"", "forward"} else ""
-        expressions = [expression for expression in place_expressions if expression is not None]
-        if len(expressions) < len(place_expressions):
+        expressions = [expression for expression in path_expressions if expression is not None]
+        if len(expressions) < len(path_expressions):
             self.is_possible = False
             return call.name
         if len(expressions) > 1:
             return self._add_loop(call, method, expressions)
-        self._insert(expressions[0], [self._statement(expressions[0], call)])
+        self._insert(expressions[0], [self._compile_statement(expressions[0], call)])
         return expressions[0] + method
 
     def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
@@ -202,10 +208,12 @@ class _InnerCompilationWriter:
             for possible_name in possible_names
             if all(fresh_name(draft, possible_name) == possible_name for draft in self._drafts.values())
         )
-        self._insert(list_expression, [f"for {block} in {list_expression}:", f"    {self._statement(block, call)}"])
+        self._insert(
+            list_expression, [f"for {block} in {list_expression}:", f"    {self._compile_statement(block, call)}"]
+        )
         return name
 
-    def _statement(self, expression: str, call: InnerCall) -> str:
+    def _compile_statement(self, expression: str, call: InnerCall) -> str:
         """Return the statement that compiles a module, or a method of the module, in place.
 
         The method is compiled as a function of its class and bound again: ``copy.deepcopy`` and :mod:`pickle` bind it
@@ -223,30 +231,30 @@ class _InnerCompilationWriter:
                 if isinstance(node, FunctionNode) and node.name == call.name and files.get(source) == call.filename:
                     torch = name_of_torch(draft) or "torch"
                     start = draft.line_start(first_line(node))
-                    self._add(source, Splice(start, start, f"@{torch}.compile{self._options}\n"))
+                    self._add_splice(source, Splice(start, start, f"@{torch}.compile{self._options}\n"))
                     return
         self.is_possible = False
 
-    def _expression(self, place: str, *, is_own: bool) -> str | None:
-        """Return the expression with which code at the top level refers to a place; ``None`` if it is not known."""
-        root = place.partition(".")[0].partition("[")[0]
-        if (self._entry.is_module or self._entry.owner) and (is_own or root == self._entry.receiver):
+    def _expression_for(self, path: str, *, starts_at_owner: bool) -> str | None:
+        """Return the expression with which top-level code refers to a path; ``None`` if it is not known."""
+        root = path.partition(".")[0].partition("[")[0]
+        if (self._entry.is_module or self._entry.owner) and (starts_at_owner or root == self._entry.receiver):
             owner = self._owner_expression()
-            place_in_owner = f"{place}.".removeprefix(f"{self._entry.receiver}.").removesuffix(".")
-            return _joined_expression(owner, place_in_owner) if owner is not None else None
+            path_in_owner = f"{path}.".removeprefix(f"{self._entry.receiver}.").removesuffix(".")
+            return _join_path(owner, path_in_owner) if owner is not None else None
         if root in self._entry.parameters:
             argument = self._argument_for(root)
-            return _joined_expression(argument, place[len(root) :]) if argument is not None else None
-        return _joined_expression(place, "")
+            return _join_path(argument, path[len(root) :]) if argument is not None else None
+        return _join_path(path, "")
 
     def _owner_expression(self) -> str | None:
-        """Return the expression of the compiled module, or of the compiled method's; ``None`` if it is not known."""
+        """Return the expression for the module that is compiled, or whose method is; ``None`` if it is not known."""
         for site in self._compile_sites:
             target = site.target
             if self._entry.owner and isinstance(target, ast.Attribute):
                 target = target.value
-            if target is not None and _PLACE_PATTERN.fullmatch(dotted(target)):
-                return dotted(target)
+            if target is not None and _PATH_PATTERN.fullmatch(dotted_name(target)):
+                return dotted_name(target)
             statement = self._drafts[site.source].enclosing(site.node, ast.stmt)
             if (
                 isinstance(statement, ast.Assign)
@@ -263,20 +271,20 @@ class _InnerCompilationWriter:
         index = self._entry.parameters.index(parameter)
         names = {
             self._entry.name,
-            *(_name_assigned(self._drafts[site.source], site.node) for site in self._compile_sites),
+            *(_assigned_name(self._drafts[site.source], site.node) for site in self._compile_sites),
         }
         compiled_nodes = [site.node for site in self._compile_sites]
         for draft in self._drafts.values():
             for node in ast.walk(draft.tree):
                 if not isinstance(node, ast.Call) or draft.enclosing_function(node):
                     continue
-                if node.func not in compiled_nodes and dotted(node.func) not in names:
+                if node.func not in compiled_nodes and dotted_name(node.func) not in names:
                     continue
                 passed_value = next((keyword.value for keyword in node.keywords if keyword.arg == parameter), None)
                 if passed_value is None and index < len(node.args):
                     passed_value = node.args[index]
-                if passed_value is not None and _PLACE_PATTERN.fullmatch(dotted(passed_value)):
-                    return dotted(passed_value)
+                if passed_value is not None and _PATH_PATTERN.fullmatch(dotted_name(passed_value)):
+                    return dotted_name(passed_value)
         return None
 
     def _insert(self, expression: str, lines: list[str]) -> None:
@@ -288,7 +296,7 @@ class _InnerCompilationWriter:
         sites = [
             (site.source, self._drafts[site.source].enclosing(site.node, ast.stmt)) for site in self._compile_sites
         ]
-        places = [(source, statement) for source, statement in sites if statement is not None]
+        statements = [(source, statement) for source, statement in sites if statement is not None]
         bindings = [
             (source, node)
             for source, draft in self._drafts.items()
@@ -296,15 +304,13 @@ class _InnerCompilationWriter:
             if isinstance(node, ast.stmt) and node not in self._deleted_statements and _binds(node, root)
             if draft.enclosing_function(node) is None
         ]
-        target_place = next(iter(places), None) or self._first_use(root)
+        target = next(iter(statements), None) or self._first_use(root)
         order = list(self._drafts)
         last_binding = max(bindings, key=lambda binding: (order.index(binding[0]), binding[1].lineno), default=None)
-        if target_place is not None and (
-            last_binding is None
-            or last_binding[0] != target_place[0]
-            or last_binding[1].lineno < target_place[1].lineno
+        if target is not None and (
+            last_binding is None or last_binding[0] != target[0] or last_binding[1].lineno < target[1].lineno
         ):
-            source, statement = target_place
+            source, statement = target
             insertion = self._drafts[source].insertion_before(statement, lines)
         elif last_binding is not None:
             source, statement = last_binding
@@ -315,7 +321,7 @@ class _InnerCompilationWriter:
         else:
             self.is_possible = False
             return
-        self._add(source, insertion)
+        self._add_splice(source, insertion)
 
     def _first_use(self, name: str) -> tuple[str, ast.stmt] | None:
         """Return the first statement at the top level that uses a name, with its source; ``None`` if there is none."""
@@ -325,12 +331,12 @@ class _InnerCompilationWriter:
                     return source, statement
         return None
 
-    def _add(self, source: str, splice: Splice | None) -> None:
+    def _add_splice(self, source: str, splice: Splice | None) -> None:
         self._splices.setdefault(source, []).append(splice)
 
 
 def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_CompileSite]:
-    """Yield the places that compile an entry."""
+    """Yield the decorators and calls that compile an entry."""
     functions = {
         node.name for draft in drafts.values() for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)
     }
@@ -352,8 +358,8 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
                 or node.func.attr != "compile"
             ):
                 continue
-            if dotted(node.func.value) != torch:
-                if entry.is_module and dotted(node.func.value) in created_names:
+            if dotted_name(node.func.value) != torch:
+                if entry.is_module and dotted_name(node.func.value) in created_names:
                     yield _CompileSite(source, node, node.func.value)
             elif node.args and _is_entry(node.args[0], entry, functions, created_names):
                 yield _CompileSite(source, node, node.args[0])
@@ -364,10 +370,10 @@ def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], creat
     if entry.owner:
         return isinstance(target, ast.Attribute) and target.attr == entry.name
     if not entry.is_module:
-        return dotted(target) == entry.name
+        return dotted_name(target) == entry.name
     if isinstance(target, ast.Call):
         return called_name(target) == entry.name
-    name = dotted(target)
+    name = dotted_name(target)
     return name in created_names if created_names else name.rpartition(".")[2] not in functions
 
 
@@ -377,17 +383,17 @@ def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
         if isinstance(node, ast.Assign) and any(
             isinstance(part, ast.Call) and called_name(part) == class_name for part in ast.walk(node.value)
         ):
-            yield from (dotted(target) for target in node.targets if _PLACE_PATTERN.fullmatch(dotted(target)))
+            yield from (dotted_name(target) for target in node.targets if _PATH_PATTERN.fullmatch(dotted_name(target)))
 
 
-def _joined_expression(expression: str, place: str) -> str | None:
-    """Return the expression for a place in an object, given the object's expression; module numbers become indices.
+def _join_path(expression: str, path: str) -> str | None:
+    """Return the expression for a path in an object, given the object's expression; module numbers become indices.
 
-    ``None`` if the place cannot be written as an expression.
+    ``None`` if the path cannot be written as an expression.
     """
-    steps = re.sub(r"\.(\d+)", r"[\1]", f".{place.lstrip('.')}" if place and place[0] not in ".[" else place)
+    steps = re.sub(r"\.(\d+)", r"[\1]", f".{path.lstrip('.')}" if path and path[0] not in ".[" else path)
     joined_expression = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
-    return joined_expression if _PLACE_PATTERN.fullmatch(joined_expression) else None
+    return joined_expression if _PATH_PATTERN.fullmatch(joined_expression) else None
 
 
 def _binds(node: ast.AST, name: str) -> bool:
@@ -396,8 +402,8 @@ def _binds(node: ast.AST, name: str) -> bool:
     return any(isinstance(part, ast.Name) and part.id == name for target in targets for part in ast.walk(target))
 
 
-def _name_assigned(draft: Draft, node: ast.expr) -> str:
+def _assigned_name(draft: Draft, node: ast.expr) -> str:
     """Return the name to which the result of an expression is assigned; empty if there is none."""
     statement = draft.enclosing(node, ast.stmt)
-    is_named = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
-    return statement.targets[0].id if is_named else ""  # type: ignore[union-attr]
+    has_name = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+    return statement.targets[0].id if has_name else ""  # type: ignore[union-attr]

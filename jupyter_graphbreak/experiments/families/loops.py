@@ -1,4 +1,4 @@
-"""Loops that a tensor ends: run all iterations and keep the right values, or use torch.while_loop."""
+"""Loops whose end depends on a tensor: run all iterations and keep the right values, or use torch.while_loop."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
+from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, names_read_after
 from jupyter_graphbreak.experiments.families.branch_sides import (
-    OPERATOR_SIGNS,
+    OPERATOR_SYMBOLS,
     RANDOM_OPERATIONS,
     has_no_side_effects,
-    parenthesized,
+    parenthesize_lines,
 )
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
-from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
+from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     indentation_step,
@@ -63,7 +63,7 @@ class _LoopExit:
     ----------
     loop : ast.For or ast.While
         The loop, which also ends without the exit.
-    before, after : sequence of ast.stmt
+    statements_before, statements_after : sequence of ast.stmt
         The statements of the loop's body before the exit and after the exit.
     test : ast.expr
         The test that a tensor decides.
@@ -72,8 +72,8 @@ class _LoopExit:
     """
 
     loop: ast.For | ast.While
-    before: Sequence[ast.stmt]
-    after: Sequence[ast.stmt]
+    statements_before: Sequence[ast.stmt]
+    statements_after: Sequence[ast.stmt]
     test: ast.expr
     condition: str
 
@@ -87,13 +87,13 @@ def _propose_for_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -
         return
     exit_ = _LoopExit(loop, loop.body[:index], loop.body[index + 1 :], branch.test, condition)
     if isinstance(last_statement, ast.Break):
-        splices = _run_to_end(site, exit_, branch, branch.body[:-1])
+        splices = _splices_to_run_to_end(site, exit_, branch, branch.body[:-1])
     elif isinstance(last_statement, ast.Return) and len(branch.body) == 1:
-        splices = _return_after_end(site, exit_, branch, last_statement)
+        splices = _splices_to_return_after_end(site, exit_, branch, last_statement)
     else:
         return
     if splices is not None:
-        assumptions = [*assumptions_of(draft, [branch.test], loop.body), *_reads_beyond_the_end(site, loop)]
+        assumptions = [*assumptions_of(draft, [branch.test], loop.body), *_assumptions_about_items(site, loop)]
         yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, splices, [branch.test], assumptions)
 
 
@@ -114,7 +114,7 @@ def _counters(loop: ast.While) -> set[str]:
 
 
 def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
-    """Run ``while count < most and tensor`` as often as the Python part of the test allows."""
+    """Yield a change that runs ``while count < limit and tensor`` as often as the Python part of the test allows."""
     draft, test = site.draft, loop.test
     counters = _counters(loop)
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And) or not counters:
@@ -127,14 +127,14 @@ def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal
     if continue_condition is None or is_host_test(other_tests[0]):
         return
     exit_ = _LoopExit(loop, [], loop.body, other_tests[0], f"{site.torch}.logical_not({continue_condition})")
-    splices = _run_to_end(site, exit_, None, [])
+    splices = _splices_to_run_to_end(site, exit_, None, [])
     if splices is not None:
         splices.append(draft.replacement(test, draft.text_of(counting_tests[0])))
-        assumptions = [*assumptions_of(draft, [other_tests[0]], loop.body), *_reads_beyond_the_end(site, loop)]
+        assumptions = [*assumptions_of(draft, [other_tests[0]], loop.body), *_assumptions_about_items(site, loop)]
         yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, splices, [other_tests[0]], assumptions)
 
 
-def _reads_beyond_the_end(site: Site, loop: ast.For | ast.While) -> Iterator[str]:
+def _assumptions_about_items(site: Site, loop: ast.For | ast.While) -> Iterator[str]:
     """Yield an assumption for each item of a local object that an iteration reads, unless its length ends the loop."""
     function = site.function
     local_names = names_bound(function) | parameters_of(function) if function is not None else set[str]()
@@ -149,10 +149,10 @@ def _reads_beyond_the_end(site: Site, loop: ast.For | ast.While) -> Iterator[str
             yield f"it assumes that {text}, which the early exit protects, exists in every iteration"
 
 
-def _run_to_end(
+def _splices_to_run_to_end(
     site: Site, exit_: _LoopExit, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
 ) -> list[Splice | None] | None:
-    """Return splices that run a loop to its end and keep the values that it had at its exit; ``None`` if that fails.
+    """Return splices that run a loop to its end and keep its values at the exit; ``None`` if that is impossible.
 
     Parameters
     ----------
@@ -172,11 +172,11 @@ def _run_to_end(
     def selections(names: Sequence[str]) -> list[str]:
         return [f"{name} = {torch}.where({is_over_name}, {kept_names[name]}, {name})" for name in names]
 
-    set_before_exit = [name for name in state if name in _assigned_names(exit_.before)]
-    set_after_exit = [name for name in state if name in _assigned_names(exit_.after)]
+    set_before_exit = [name for name in state if name in _assigned_names(exit_.statements_before)]
+    set_after_exit = [name for name in state if name in _assigned_names(exit_.statements_after)]
     # The first test turns False into a tensor on the device of the test.
     lines = [
-        f"{stops_name} = {parenthesized(exit_.condition)}",
+        f"{stops_name} = {parenthesize_lines(exit_.condition)}",
         f"{is_over_name} = {is_over_name} | ({stops_name} & False)",
         *selections(set_before_exit),
     ]
@@ -187,7 +187,7 @@ def _run_to_end(
         assignment = _assignment(statement)
         if assignment is None:
             return None
-        name, value = assignment[0].id, argument(draft, assignment[1])
+        name, value = assignment[0].id, as_argument(draft, assignment[1])
         lines.append(f"{name} = {torch}.where({stops_name} & {torch}.logical_not({is_over_name}), {value}, {name})")
     lines += [
         f"{is_over_name} = {is_over_name} | {stops_name}",
@@ -206,10 +206,10 @@ def _run_to_end(
     lines_at_end = selections(set_after_exit) + ([f"{counter} = {last_name}"] if last_name is not None else [])
     if lines_at_end:
         splices.append(draft.insertion_after(loop.body[-1], lines_at_end))
-    return [*splices, *_out_of_place_splices(site, [*exit_.before, *exit_.after], state)]
+    return [*splices, *_out_of_place_splices(site, [*exit_.statements_before, *exit_.statements_after], state)]
 
 
-def _return_after_end(
+def _splices_to_return_after_end(
     site: Site, exit_: _LoopExit, branch: ast.If, early_return: ast.Return
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end and then select its early result; ``None`` if that is impossible."""
@@ -224,7 +224,7 @@ def _return_after_end(
         return None
     returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
     containers = ast.Tuple | ast.List | ast.Dict | ast.Constant
-    if len(returns) != 2 or final_return.value is None or isinstance(final_return.value, containers):  # noqa: PLR2004 - this, the last
+    if len(returns) != 2 or final_return.value is None or isinstance(final_return.value, containers):  # noqa: PLR2004 - the early one and the final one
         return None
     if (
         isinstance(early_return.value, containers)
@@ -233,9 +233,9 @@ def _return_after_end(
     ):
         return None
     is_over_name, stops_name, early_name = (fresh_name(draft, name) for name in ("over", "stop", "early"))
-    torch, value = site.torch, argument(draft, early_return.value)
+    torch, value = site.torch, as_argument(draft, early_return.value)
     lines = [
-        f"{stops_name} = {parenthesized(exit_.condition)}",
+        f"{stops_name} = {parenthesize_lines(exit_.condition)}",
         f"{early_name} = {value} if {early_name} is None else {torch}.where({is_over_name}, {early_name}, {value})",
         f"{is_over_name} = {is_over_name} | {stops_name}",
     ]
@@ -243,7 +243,7 @@ def _return_after_end(
         draft.insertion_before(loop, [f"{is_over_name}, {early_name} = False, None"]),
         draft.statement_replacement(branch, lines),
         draft.replacement(
-            final_return.value, f"{torch}.where({is_over_name}, {early_name}, {argument(draft, final_return.value)})"
+            final_return.value, f"{torch}.where({is_over_name}, {early_name}, {as_argument(draft, final_return.value)})"
         ),
     ]
 
@@ -251,10 +251,15 @@ def _return_after_end(
 def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     draft = site.draft
     condition = tensor_condition(draft, loop.test, site.torch)
-    if condition is None or loop.orelse or not all(map(_is_simple, loop.body)) or not draft.has_own_lines(loop):
+    if (
+        condition is None
+        or loop.orelse
+        or not all(map(_only_assigns_names, loop.body))
+        or not draft.has_own_lines(loop)
+    ):
         return
     state = sorted(name for name in _assigned_names(loop.body) if is_bound_before(draft, loop, name))
-    if not state or (_assigned_names(loop.body) - set(state)) & read_after(draft, loop):
+    if not state or (_assigned_names(loop.body) - set(state)) & names_read_after(draft, loop):
         return
     condition_function, body_function = fresh_name(draft, "cond_fn"), fresh_name(draft, "body_fn")
     step = indentation_step(draft, loop)
@@ -265,7 +270,7 @@ def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     names = ", ".join(state)
     lines = [
         f"def {condition_function}({names}):",
-        f"{step}return {parenthesized(condition)}",
+        f"{step}return {parenthesize_lines(condition)}",
         f"def {body_function}({names}):",
         *(f"{step}{line}" for line in body),
         f"{step}return {', '.join(results)}{comma}",
@@ -284,32 +289,32 @@ def _counter_to_keep(draft: Draft, loop: ast.For | ast.While) -> str | None:
     """Return the counter of ``for i in range(n)`` if code after the loop reads it; else ``None``."""
     match loop:
         case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"))):
-            return name if name in read_after(draft, loop) else None
+            return name if name in names_read_after(draft, loop) else None
     return None
 
 
 def _carried_names(
     site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.stmt], *, kept_counter: str | None = None
 ) -> list[str] | None:
-    """Return the names whose values a loop carries; ``None`` if the loop does something that cannot be undone.
+    """Return the names whose values pass between iterations; ``None`` if an iteration has permanent effects.
 
     Parameters
     ----------
     kept_counter : str or None
-        The counter of the loop whose value code after the loop may read.
+        A counter of the loop that code after the loop may read.
     """
     draft, loop = site.draft, exit_.loop
-    statements = [*exit_.before, *exit_.after, *exit_statements]
-    if loop.orelse or not all(map(_is_simple, statements)) or not _is_pure(exit_.test):
+    statements = [*exit_.statements_before, *exit_.statements_after, *exit_statements]
+    if loop.orelse or not all(map(_only_assigns_names, statements)) or not _is_pure(exit_.test):
         return None
     counters = _counters(loop) if isinstance(loop, ast.While) else names_bound(loop.target)
-    read_after_loop = read_after(draft, loop) - {kept_counter}
+    read_after_loop = names_read_after(draft, loop) - {kept_counter}
     assigned_names = _assigned_names(statements)
     names_of_iteration = {name for name in assigned_names - counters if not is_bound_before(draft, loop, name)}
     if (
         (names_of_iteration | counters) & read_after_loop
         or counters & _assigned_names(exit_statements)
-        or _is_carried(statements, names_of_iteration)
+        or _reads_before_setting(statements, names_of_iteration)
     ):
         return None
     if isinstance(loop, ast.For) and counters & assigned_names:
@@ -317,8 +322,8 @@ def _carried_names(
     return sorted(assigned_names - counters - names_of_iteration)
 
 
-def _is_carried(statements: Sequence[ast.stmt], names: set[str]) -> bool:
-    """Return whether an iteration reads one of the names before setting it, and thus uses an earlier value."""
+def _reads_before_setting(statements: Sequence[ast.stmt], names: set[str]) -> bool:
+    """Return whether an iteration reads one of the names before it sets that name."""
     set_names: set[str] = set()
     for statement in statements:
         assignment = _assignment(statement)
@@ -346,14 +351,14 @@ def _assignment(statement: ast.stmt) -> tuple[ast.Name, ast.expr] | None:
     return (target, value) if isinstance(target, ast.Name) and isinstance(value, ast.expr) else None
 
 
-def _is_simple(statement: ast.stmt) -> bool:
+def _only_assigns_names(statement: ast.stmt) -> bool:
     """Return whether a statement only assigns to names, as far as its syntax shows."""
     if isinstance(statement, ast.Pass):
         return True
     value = getattr(statement, "value", None)
     if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign) or not isinstance(value, ast.expr):
         return False
-    if isinstance(statement, ast.AugAssign) and type(statement.op) not in OPERATOR_SIGNS:
+    if isinstance(statement, ast.AugAssign) and type(statement.op) not in OPERATOR_SYMBOLS:
         return False
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     names = [name for node in targets for name in (node.elts if isinstance(node, ast.Tuple) else [node])]
@@ -367,7 +372,7 @@ def _is_pure(value: ast.expr) -> bool:
 
 
 def _out_of_place_splices(site: Site, statements: Sequence[ast.stmt], state: Sequence[str]) -> Iterator[Splice | None]:
-    """Write ``x += y`` as ``x = x + y``, so that kept values do not change."""
+    """Yield splices that write ``x += y`` as ``x = x + y``, so that saved values do not change."""
     for statement in statements:
         text = _out_of_place_text(site, statement, set(state))
         if text is not None:
@@ -378,6 +383,6 @@ def _out_of_place_text(site: Site, statement: ast.stmt, state: set[str]) -> str 
     if not isinstance(statement, ast.AugAssign) or not isinstance(statement.target, ast.Name):
         return None
     name = statement.target.id
-    operator_sign = OPERATOR_SIGNS[type(statement.op)]
-    value = operand(site.draft.text_of(statement.value))
-    return f"{name} = {name} {operator_sign} {value}" if name in state else None
+    operator_symbol = OPERATOR_SYMBOLS[type(statement.op)]
+    value = as_operand(site.draft.text_of(statement.value))
+    return f"{name} = {name} {operator_symbol} {value}" if name in state else None

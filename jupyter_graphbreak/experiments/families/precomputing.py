@@ -12,12 +12,12 @@ from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
-    dotted,
+    dotted_name,
     draft_of,
-    import_torch_before,
     name_bound_by,
     names_bound,
     names_read,
+    torch_name_and_imports,
 )
 from jupyter_graphbreak.experiments.families.wrapping import wrap_function
 
@@ -42,8 +42,8 @@ _STOPPING_NODES = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, 
 _SIMPLE_STATEMENTS = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If)
 #: Packages whose functions compute tensors, or return something different each time.
 _EXCLUDED_PACKAGES = {"torch", "random", "time"}
-#: The longest expression in a title.
-_MAX_TITLE_EXPRESSION = 40
+#: The maximum length of an expression in a title, in characters.
+_MAX_TITLE_EXPRESSION_LENGTH = 40
 
 
 class ReadExpressions(NamedTuple):
@@ -84,7 +84,7 @@ class PrecomputingChange(NamedTuple):
 
 
 def propose_precomputed(
-    source: str, line: int, texts: Mapping[str, str], readings: ReadExpressions
+    source: str, line: int, texts: Mapping[str, str], read_expressions: ReadExpressions
 ) -> Iterator[PrecomputingChange]:
     """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values.
 
@@ -95,19 +95,19 @@ def propose_precomputed(
     line : int
         The function's first line in the source, which may be a decorator's.
     texts : mapping
-        The texts of all sources of the user, by their ids.
-    readings : ReadExpressions
+        The texts of all user sources, by source id.
+    read_expressions : ReadExpressions
         The expressions that the function reads.
     """
     draft = draft_of(texts[source])
     function = _function_at(draft, line) if draft is not None else None
     if draft is None or function is None:
         return
-    parts = _Partition(draft, function, readings)
+    parts = _Partition(draft, function, read_expressions)
     if not parts.is_worthwhile():
         return
     site = Site(source, draft, function.body[0], function.body[0], texts)
-    torch, _ = import_torch_before(draft, function)
+    torch, _ = torch_name_and_imports(draft, function)
     names = parts.needed_names()
     values_text = " and ".join(f"`{parts.text_in_title(name)}`" for name in names)
     for is_tensor, dtype in ((True, f", dtype={torch}.float64"), (True, ""), (False, "")):
@@ -128,7 +128,7 @@ def _lines_before_return(lines: list[str]) -> Callable[[str], list[str]]:
 
 
 def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:
-    """Return the function that begins at a line, if it can be wrapped."""
+    """Return the function that begins on a line, if it can be wrapped."""
     for node in ast.walk(draft.tree):
         if isinstance(node, ast.FunctionDef) and line == first_line(node):
             unsupported_nodes = ast.Yield | ast.YieldFrom | ast.Nonlocal
@@ -157,7 +157,7 @@ class _Partition:
 
     draft: Draft
     function: ast.FunctionDef
-    readings: ReadExpressions
+    read_expressions: ReadExpressions
     lines: list[str] = field(default_factory=list)
     splices: list[Splice | None] = field(default_factory=list)
     #: The statements that move before the call, and the names of the expressions that move.
@@ -174,7 +174,7 @@ class _Partition:
             node for node in ast.walk(self.function) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
         ]
         self._assigned_names = {
-            dotted(_changed_object(node)) for node in stores if isinstance(node.ctx, ast.Store | ast.Del)
+            dotted_name(_changed_object(node)) for node in stores if isinstance(node.ctx, ast.Store | ast.Del)
         }
         global_statements = [node for node in ast.walk(self.function) if isinstance(node, ast.Global)]
         self._assigned_names |= {name for node in global_statements for name in node.names}
@@ -190,11 +190,11 @@ class _Partition:
     def is_worthwhile(self) -> bool:
         """Return whether anything besides the varied values is computed before the call."""
         return bool(self.needed_names()) and (
-            bool(self._moved_statements) or any(not self._is_reading(node) for node in self._names_of_moved)
+            bool(self._moved_statements) or any(not self._only_reads(node) for node in self._names_of_moved)
         )
 
     def needed_names(self) -> list[str]:
-        """Return the names of the values that the rest needs."""
+        """Return the names of the values that the rest of the function needs."""
         moved_nodes = {id(part) for node in (*self._moved_statements, *self._names_of_moved) for part in ast.walk(node)}
         remaining_names = [
             node for node in ast.walk(self.function) if isinstance(node, ast.Name) and id(node) not in moved_nodes
@@ -208,14 +208,14 @@ class _Partition:
     def text_in_title(self, name: str) -> str:
         """Return the text for a value in a title: its expression if that is short, or else its name."""
         texts = [self.draft.text_of(node) for node, given_name in self._names_of_moved.items() if given_name == name]
-        return next((text for text in texts if len(text) <= _MAX_TITLE_EXPRESSION and "\n" not in text), name)
+        return next((text for text in texts if len(text) <= _MAX_TITLE_EXPRESSION_LENGTH and "\n" not in text), name)
 
     def _move(self, statement: ast.stmt) -> None:
         """Move a statement, or expressions in it, if they can be computed before the call."""
         if self._is_movable(statement):
             bound_names = sorted(names_bound(statement))
-            if self._depends_on_varied(statement):
-                self._copy_for(statement)
+            if self._depends_on_varied_values(statement):
+                self._copy_definitions_for(statement)
                 self._add_statement(statement)
                 self._moved_statements.append(statement)
                 self._dependent_names |= dict.fromkeys(bound_names)
@@ -225,9 +225,9 @@ class _Partition:
         elif isinstance(statement, _SIMPLE_STATEMENTS):
             parts = [statement.test] if isinstance(statement, ast.If) else list(ast.iter_child_nodes(statement))
             for node in [node for part in parts for node in self._largest_movable(part)]:
-                self._give_name(node)
+                self._move_expression(node)
 
-    def _give_name(self, node: ast.expr) -> None:
+    def _move_expression(self, node: ast.expr) -> None:
         if isinstance(node, ast.Name) and node.id in self._dependent_names:
             return
         text = self.draft.text_of(node)
@@ -235,21 +235,21 @@ class _Partition:
             (name for expression, name in self._names_of_moved.items() if self.draft.text_of(expression) == text), None
         )
         if earlier_name is None:
-            self._copy_for(node)
+            self._copy_definitions_for(node)
             desired_name = f"given_{node.attr}" if isinstance(node, ast.Attribute) else "given"
             earlier_name = fresh_name(self.draft, desired_name, self._names_of_moved.values())
             self.lines.append(f"{earlier_name} = {text}")
         self._names_of_moved[node] = earlier_name
 
-    def _copy_for(self, node: ast.AST) -> None:
+    def _copy_definitions_for(self, node: ast.AST) -> None:
         """Copy the statements that set the variables of a piece of code, so that they also run before the call."""
         for name in sorted(names_read(node) & self._copied_statements.keys()):
             statement = self._copied_statements.pop(name, None)
             if statement is not None:
-                self._copy_for(statement)
+                self._copy_definitions_for(statement)
                 self._add_statement(statement)
                 self._copied_statements = {
-                    key: kept for key, kept in self._copied_statements.items() if kept is not statement
+                    key: other for key, other in self._copied_statements.items() if other is not statement
                 }
 
     def _add_statement(self, statement: ast.stmt) -> None:
@@ -292,11 +292,11 @@ class _Partition:
     def _largest_movable(self, node: ast.AST) -> Iterator[ast.expr]:
         """Yield the largest expressions that depend on varied values and can be computed before the call."""
         if isinstance(node, ast.Lambda | ast.JoinedStr | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            if isinstance(node, ast.JoinedStr) and self._is_available(node) and self._depends_on_varied(node):
+            if isinstance(node, ast.JoinedStr) and self._is_available(node) and self._depends_on_varied_values(node):
                 yield node
             return
         is_read = not isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
-        if isinstance(node, ast.expr) and is_read and self._is_available(node) and self._depends_on_varied(node):
+        if isinstance(node, ast.expr) and is_read and self._is_available(node) and self._depends_on_varied_values(node):
             if not is_protected(self.draft, node) and not isinstance(node, ast.Starred | ast.Slice):
                 yield node
             return
@@ -304,9 +304,9 @@ class _Partition:
             if is_read or not isinstance(child, ast.Name):
                 yield from self._largest_movable(child)
 
-    def _is_reading(self, node: ast.expr) -> bool:
+    def _only_reads(self, node: ast.expr) -> bool:
         """Return whether an expression only reads a varied value or a size."""
-        return ast.unparse(node) in self.readings.varied or self._is_size(node)
+        return ast.unparse(node) in self.read_expressions.varied or self._is_size(node)
 
     def _is_size(self, node: ast.expr) -> bool:
         """Return whether an expression reads a size of a tensor."""
@@ -322,12 +322,12 @@ class _Partition:
         return False
 
     def _is_tensor(self, node: ast.expr) -> bool:
-        return ast.unparse(node) in self.readings.tensors and not self._is_assigned(node)
+        return ast.unparse(node) in self.read_expressions.tensors and not self._is_assigned(node)
 
     def _is_assigned(self, node: ast.expr) -> bool:
-        """Return whether the function assigns to what an expression reads, or to an object that contains it."""
+        """Return whether the function assigns to an expression, or to an object that contains it."""
         while True:
-            if dotted(node) in self._assigned_names:
+            if dotted_name(node) in self._assigned_names:
                 return True
             if not isinstance(node, ast.Attribute | ast.Subscript):
                 return False
@@ -341,7 +341,10 @@ class _Partition:
             return True
         if isinstance(node, ast.Name) and node.id in self._available_names:
             return True
-        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and ast.unparse(node) in self.readings.plain:
+        if (
+            isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+            and ast.unparse(node) in self.read_expressions.plain
+        ):
             return not self._is_assigned(node)
         if isinstance(node, ast.Call):
             arguments = arguments_of(node)
@@ -352,7 +355,7 @@ class _Partition:
 
     def _can_run_before_call(self, function: ast.expr) -> bool:
         """Return whether a function can run before the call: a builtin, a module's function, or a value's method."""
-        name = dotted(function)
+        name = dotted_name(function)
         if name.rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS:
             return False
         if isinstance(function, ast.Name):
@@ -363,18 +366,21 @@ class _Partition:
 
     def _is_imported(self, node: ast.Attribute) -> bool:
         """Return whether an expression refers to a part of a Python module whose functions may run before the call."""
-        root = dotted(node).partition(".")[0]
+        root = dotted_name(node).partition(".")[0]
         imports = [part for part in ast.walk(self.draft.tree) if isinstance(part, ast.Import)]
         aliases = [alias for part in imports for alias in part.names]
         names = {name_bound_by(alias) for alias in aliases if alias.name.partition(".")[0] not in _EXCLUDED_PACKAGES}
         return root in names and root not in self._assigned_names
 
-    def _depends_on_varied(self, node: ast.AST) -> bool:
+    def _depends_on_varied_values(self, node: ast.AST) -> bool:
         """Return whether a piece of code depends on varied values."""
         for part in ast.walk(node):
             if isinstance(part, ast.Name) and part.id in self._dependent_names:
                 return True
-            if isinstance(part, ast.Name | ast.Attribute | ast.Subscript) and ast.unparse(part) in self.readings.varied:
+            if (
+                isinstance(part, ast.Name | ast.Attribute | ast.Subscript)
+                and ast.unparse(part) in self.read_expressions.varied
+            ):
                 return True
         return False
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families import crossing, deferral
 from jupyter_graphbreak.experiments.families.proposal import Proposal
-from jupyter_graphbreak.experiments.families.site import dotted, site_of
+from jupyter_graphbreak.experiments.families.site import dotted_name, site_of
 from jupyter_graphbreak.experiments.families.wrapping import entry_function
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FAMILY = "output"
 _CONFIG_PREFIX = "torch._dynamo.config."
-#: If more calls than this move, the title does not name them.
+#: A title names the calls that move only if there are at most this many.
 _MAX_NAMED_CALLS = 2
 _LOGGING_METHODS = {
     "debug", "info", "warning", "warn", "error", "critical", "exception", "log", "warning_once", "info_once",
@@ -28,7 +28,7 @@ _OUTPUT_FUNCTIONS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
 }  # fmt: skip
 
-#: An assumption about messages that compiled code leaves out: a trial notices only if written messages are lost.
+#: An assumption about messages that compiled code omits: a trial notices lost messages only if they are written.
 _LEVEL_ASSUMPTION = "its messages are lost as soon as the logger's level is lowered"
 
 
@@ -42,18 +42,18 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         return
     function = entry_function(problem, site)
     if function is not None:
-        yield from _move_after_call(problem, site, function, statement)
+        yield from _propose_after_call(problem, site, function, statement)
     function_name = _output_function(statement)
     if function_name is None:
         return
     if function is not None and function_name in {"print", "warnings.warn"}:
         setting = f"builtins.{function_name}" if function_name == "print" else function_name
         title = f"Let PyTorch move {function_name} to the end of the graph"
-        passed_conditions = _conditions_changing_output(
+        crossed_conditions = _conditions_changing_output(
             site, function, _all_output_statements(problem, site, function, statement)
         )
         settings = {f"{_CONFIG_PREFIX}reorderable_logging_functions": [setting]}
-        yield Proposal(FAMILY, title, settings=settings, conditions=passed_conditions)
+        yield Proposal(FAMILY, title, settings=settings, conditions=crossed_conditions)
     method = function_name.rpartition(".")[2]
     assumptions: tuple[str, ...] = ()
     if method in _LOGGING_METHODS and not function_name.startswith("warn"):
@@ -80,7 +80,7 @@ def _output_function(statement: ast.stmt) -> str | None:
     """Return the name of the output function that a statement calls; ``None`` if it calls none."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return None
-    name = dotted(statement.value.func)
+    name = dotted_name(statement.value.func)
     method = name.rpartition(".")[2]
     receiver = ast.unparse(statement.value.func.value) if isinstance(statement.value.func, ast.Attribute) else ""
     is_log = method in _LOGGING_METHODS and "log" in receiver.lower()
@@ -99,7 +99,7 @@ def _deferrable_statement(problem: Problem, site: Site) -> ast.stmt | None:
         if (
             isinstance(outer, ast.stmt)
             and outer in deferral.statements_with_breaking_tests(problem, site)
-            and _only_writes_or_raises(outer)
+            and _only_outputs_or_raises(outer)
         ):
             return outer
         if isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call):
@@ -107,33 +107,37 @@ def _deferrable_statement(problem: Problem, site: Site) -> ast.stmt | None:
         rewrites = problem.cause.rewrites
         is_marker = isinstance(statement, ast.Expr) and "delete the call" in rewrites
         return statement if not is_marker else None
-    if isinstance(statement, ast.Assert) or _only_writes_or_raises(statement):
+    if isinstance(statement, ast.Assert) or _only_outputs_or_raises(statement):
         return statement if statement in deferral.statements_with_breaking_tests(problem, site) else None
     return None
 
 
-def _only_writes_or_raises(statement: ast.stmt) -> bool:
+def _only_outputs_or_raises(statement: ast.stmt) -> bool:
     """Return whether a statement is a branch without ``else`` that only writes output or raises."""
     if not isinstance(statement, ast.If) or statement.orelse:
         return False
     return all(isinstance(node, ast.Raise) or _is_output(node) for node in statement.body)
 
 
-def _move_after_call(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> Iterator[Proposal]:
+def _propose_after_call(
+    problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt
+) -> Iterator[Proposal]:
     draft = site.draft
     statements = _all_output_statements(problem, site, function, statement)
     title = _title(statements)
-    for clones_changed in (False, True):
-        parts = [deferral.defer(draft, function, node, clones_changed=clones_changed) for node in statements]
+    for clone_changed_values in (False, True):
+        parts = [
+            deferral.defer(draft, function, node, clone_changed_values=clone_changed_values) for node in statements
+        ]
         deferred_parts = [part for part in parts if part is not None]
         texts = deferral.move_after_call(site, function, deferred_parts) if len(deferred_parts) == len(parts) else None
         if texts is None:
             return
         tests = [node.test for node in statements if isinstance(node, ast.If | ast.Assert)]
-        passed_conditions = crossing.conditions_after(
+        crossed_conditions = crossing.conditions_after(
             site, function, statements, _values_of(deferred_parts), _is_output
         )
-        conditions = (*map(site.condition, tests), *passed_conditions)
+        conditions = (*map(site.condition, tests), *crossed_conditions)
         yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
         title = f"{title}, with copies of what changes in place"
 
@@ -145,10 +149,10 @@ def _values_of(statements: Sequence[deferral.DeferredStatement]) -> list[str]:
 def _conditions_changing_output(
     site: Site, function: FunctionNode, statements: Sequence[ast.stmt]
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose sides may change a tensor that PyTorch writes at the end of the graph."""
+    """Return the conditions whose sides may change a tensor before PyTorch prints it at the end of the graph."""
     parts = [deferral.defer(site.draft, function, node) for node in statements]
     values = _values_of([part for part in parts if part is not None])
-    if None not in parts and not crossing.reads_state(site, function, statements, values):
+    if None not in parts and not crossing.reads_shared_state(site, function, statements, values):
         return ()
     return crossing.conditions_after(site, function, statements, values, _is_output)
 
@@ -164,7 +168,7 @@ def _title(statements: list[ast.stmt]) -> str:
         elif isinstance(node, ast.Expr) and (name := _output_function(node)) is not None:
             output_functions.add(name)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            called_functions[f"`{dotted(node.value.func)}()`"] = None
+            called_functions[f"`{dotted_name(node.value.func)}()`"] = None
     parts = (
         [f"run {' and '.join(called_functions) if len(called_functions) <= _MAX_NAMED_CALLS else 'calls'}"]
         if called_functions
@@ -181,14 +185,14 @@ def _title(statements: list[ast.stmt]) -> str:
 
 
 def _all_output_statements(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> list[ast.stmt]:
-    """Return a statement, and the output and breaking checks of its function: together they keep their order."""
+    """Return a statement and all output and breaking checks of its function, which must stay in order."""
     breaking_tests = deferral.statements_with_breaking_tests(problem, site)
     statements: list[ast.stmt] = []
     nodes = [part for part in ast.walk(function) if isinstance(part, ast.stmt)]
     nodes_of_function = [part for part in nodes if site.draft.enclosing_function(part) is function]
     for part in sorted(nodes_of_function, key=lambda node: (node.lineno, node.col_offset)):
         is_inside = any(part in ast.walk(outer) for outer in statements)
-        is_check = part in breaking_tests and (isinstance(part, ast.Assert) or _only_writes_or_raises(part))
+        is_check = part in breaking_tests and (isinstance(part, ast.Assert) or _only_outputs_or_raises(part))
         if not is_inside and (part is statement or _is_output(part) or is_check):
             statements.append(part)
     return statements

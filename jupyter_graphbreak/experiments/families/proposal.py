@@ -22,7 +22,7 @@ class Problem:
     Parameters
     ----------
     report : Report
-        The report of the run with all breaks, in which a family that changes several places finds the other places.
+        The report of the run with all its breaks, for families that change the code of several breaks at once.
     break_ : Break
         The break to remove. Its location and stacks refer to lines of ``texts``.
     texts : mapping
@@ -74,33 +74,32 @@ class Condition:
 
 @dataclass(frozen=True)
 class InnerCall:
-    """A function that an entry calls, or modules of one kind, or one method of such modules.
+    """A function that an entry calls, or its modules of one class, or one method of these modules.
 
     Parameters
     ----------
     name : str
         The name of the function, or of the modules' class.
-    places : tuple of str
-        The places of the modules in the entry's state, such as "net.layers.0", or "layers.0" if the entry is
+    module_paths : tuple of str
+        The paths of the modules in the entry's state, such as "net.layers.0", or "layers.0" if the entry is
         itself the module ``net``. Empty for a function.
     method : str
-        The name of the modules' method to compile; an empty name stands for their calls, which ``Module.compile``
-        compiles.
+        The name of the modules' method to compile; empty if ``Module.compile`` compiles the calls of the modules.
     filename : str
         The file of the function.
     functions : frozenset of tuple
         The functions that ran during the call, each as its file and its name.
-    is_own : bool
-        Whether the places of an entry that is a method or a module are in its own object, and not in global variables
-        or arguments.
+    starts_at_owner : bool
+        Whether the paths start at the entry's object (a module, or the object of a method) and not at a global variable
+        or an argument.
     """
 
     name: str
-    places: tuple[str, ...] = ()
+    module_paths: tuple[str, ...] = ()
     method: str = ""
     filename: str = ""
     functions: frozenset[tuple[str, str]] = frozenset()
-    is_own: bool = True
+    starts_at_owner: bool = True
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class Proposal:
     code : str or None
         The code of a switch, which runs before compiling. ``model`` is the outermost module of the program.
     conditions : tuple of Condition
-        The tests that the change touches or passes.
+        The tests that the change edits or crosses.
     compiles_itself : bool
         Whether the changed function compiles an inner function, and must be called uncompiled.
     assumptions : tuple of str
@@ -142,7 +141,7 @@ class Proposal:
 
     @property
     def kind(self) -> Literal["edit", "setting", "switch"]:
-        """The kind of the change: an edit of texts, a setting, or a switch."""
+        """The kind of the change: an edit of source text, a setting, or a switch."""
         if self.texts:
             return "edit"
         return "setting" if self.settings else "switch"

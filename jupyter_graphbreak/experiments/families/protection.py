@@ -1,4 +1,4 @@
-"""Find code that a condition protects: without it, the code may raise or have side effects."""
+"""Find code that a condition protects: without the condition, the code may raise or have side effects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import (
     arguments_of,
     called_name,
-    dotted,
+    dotted_name,
     names_bound,
     names_read,
     parameters_of,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
 #: Methods and functions that hardly ever raise because of a tensor's size and values.
-_RARELY_RAISING_CALLS = {
+_RARELY_RAISING_FUNCTIONS = {
     "sum", "mean", "any", "all", "abs", "norm", "std", "var", "square", "sqrt", "exp", "sign", "neg", "clone", "detach",
     "isnan", "isinf", "isfinite", "isclose", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
     "logical_not", "logical_xor", "count_nonzero", "numel", "size", "dim", "float", "double", "half", "long", "bool",
@@ -36,19 +36,23 @@ _SIZE_ATTRIBUTES = {"shape", "ndim"}
 
 
 def first_part_that_may_raise(node: ast.expr) -> ast.expr | None:
-    """Return the first part of an expression that may raise for some sizes or numbers; ``None`` if none is seen."""
+    """Return the first part of an expression that may raise for some sizes or values; ``None`` if none is evident."""
     for part in ast.walk(node):
-        if isinstance(part, ast.Call) and called_name(part) not in _RARELY_RAISING_CALLS:
+        if isinstance(part, ast.Call) and called_name(part) not in _RARELY_RAISING_FUNCTIONS:
             return part
-        if isinstance(part, ast.Subscript) and not _is_of_size(part.value) and not isinstance(part.slice, ast.Slice):
+        if (
+            isinstance(part, ast.Subscript)
+            and not _is_size_or_shape(part.value)
+            and not isinstance(part.slice, ast.Slice)
+        ):
             return part
-        if isinstance(part, ast.BinOp) and _divides_by_unknown(part):
+        if isinstance(part, ast.BinOp) and _may_divide_by_zero(part):
             return part
     return None
 
 
 def assumptions_of(
-    draft: Draft, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), decided_count: int = 0
+    draft: Draft, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), python_operand_count: int = 0
 ) -> list[str]:
     """Return the assumptions of a change that computes all operands and both sides of some tests.
 
@@ -58,7 +62,7 @@ def assumptions_of(
         Tests of branches, conditional expressions and loops whose sides are all computed.
     further_code : iterable of ast.AST
         More code that the change runs in cases in which it did not run before.
-    decided_count : int
+    python_operand_count : int
         The number of operands of the first test that Python still decides, besides those that its syntax shows.
     """
     tests = list(tests)
@@ -66,7 +70,7 @@ def assumptions_of(
     for test in tests:
         for operation in (node for node in ast.walk(test) if isinstance(node, ast.BoolOp)):
             # Python still decides the operands before the rest.
-            rest_of_test = split_test(operation, decided_count if operation is tests[0] else 0)[0]
+            rest_of_test = split_test(operation, python_operand_count if operation is tests[0] else 0)[0]
             values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
             risky_parts += [part for part in map(first_part_that_may_raise, values[1:]) if part is not None]
             earlier_operands = operation.values[: -len(values)]
@@ -75,11 +79,11 @@ def assumptions_of(
             )
             class_tests = [index for index, value in enumerate(values) if _tests_class_or_attribute(value)]
             risky_parts += values[class_tests[0] + 1 :] if class_tests else []
-        # In the original, the first item that decides ends `any` and `all`.
+        # In the original, `any` and `all` stop at the first item that decides the result.
         generators = (node for node in ast.walk(test) if isinstance(node, ast.GeneratorExp))
         risky_parts += [part for node in generators if (part := first_part_that_may_raise(node.elt)) is not None]
     for test in tests:
-        rest_of_test = split_test(test, decided_count if test is tests[0] else 0)[0]
+        rest_of_test = split_test(test, python_operand_count if test is tests[0] else 0)[0]
         values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
         earlier_operands = test.values[: -len(values)] if isinstance(test, ast.BoolOp) else []
         risky_parts += uses_of_optional_values(
@@ -88,7 +92,7 @@ def assumptions_of(
     for side in (*(side for test in tests for side in _sides_of(draft, test)), *further_code):
         risky_parts += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
     for test in tests:
-        compared_names = _names_compared(draft, test)
+        compared_names = _names_compared_by_order(draft, test)
         nodes = [node for side in _sides_of(draft, test) for node in ast.walk(side) if isinstance(node, ast.expr)]
         risky_parts += [node for node in nodes if not compared_names.isdisjoint(_names_in_lookups(draft, node))]
     return [
@@ -97,8 +101,8 @@ def assumptions_of(
     ]
 
 
-def _names_compared(draft: Draft, test: ast.expr) -> set[str]:
-    """Return the names that a test compares by order, as in ``i < n``, directly or in an assignment to a name in it."""
+def _names_compared_by_order(draft: Draft, test: ast.expr) -> set[str]:
+    """Return the names that a test compares by order, as in ``i < n``, directly or in the value of a name in it."""
     read, scope = names_read(test), draft.enclosing_function(test) or draft.tree
     assignments = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and names_bound(node) & read)
     values = [test, *(node.value for node in assignments)]
@@ -137,21 +141,21 @@ def _embeddings(draft: Draft) -> set[str]:
     """Return the names and attributes to which the source assigns embeddings."""
     assignments = (node for node in ast.walk(draft.tree) if isinstance(node, ast.Assign))
     return {
-        dotted(target).rpartition(".")[2]
+        dotted_name(target).rpartition(".")[2]
         for node in assignments
-        if isinstance(node.value, ast.Call) and dotted(node.value.func).endswith(("Embedding", "EmbeddingBag"))
+        if isinstance(node.value, ast.Call) and dotted_name(node.value.func).endswith(("Embedding", "EmbeddingBag"))
         for target in node.targets
     }
 
 
 def _tests_class_or_attribute(node: ast.expr) -> bool:
-    """Return whether an expression asks for the class or an attribute of an object, which trials do not change."""
+    """Return whether an expression tests the class or an attribute of an object, which trials do not vary."""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
-    return any(dotted(call.func) in {"hasattr", "isinstance", "callable"} for call in calls)
+    return any(dotted_name(call.func) in {"hasattr", "isinstance", "callable"} for call in calls)
 
 
 def is_protected(draft: Draft, node: ast.AST) -> bool:
-    """Return whether an enclosing expression may skip an expression of a statement."""
+    """Return whether an expression may be skipped because of the expression around it."""
     inner = node
     for outer in draft.ancestors(node):
         if isinstance(outer, ast.stmt):
@@ -183,16 +187,20 @@ def is_handled(draft: Draft, node: ast.AST) -> bool:
     return False
 
 
-def _may_handle(node: ast.AST, errors: ast.expr | None) -> bool:
+def _may_handle(node: ast.AST, error_types: ast.expr | None) -> bool:
     """Return whether exceptions of some classes may come from a piece of code; ``item()`` raises only RuntimeError."""
-    names = {dotted(part) for part in (errors.elts if isinstance(errors, ast.Tuple) else [errors]) if part is not None}
+    names = {
+        dotted_name(part)
+        for part in (error_types.elts if isinstance(error_types, ast.Tuple) else [error_types])
+        if part is not None
+    }
     reads_number = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item"
     return not (reads_number and names and names.isdisjoint({"RuntimeError", "Exception", "BaseException"}))
 
 
 def _may_suppress(draft: Draft, node: ast.AST, context: ast.expr) -> bool:
     """Return whether a context may suppress what code raises, judging by its name and its definition."""
-    name = dotted(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
+    name = dotted_name(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
     if name == "suppress" and isinstance(context, ast.Call):
         return any(_may_handle(node, error) for error in context.args)
     definitions = [
@@ -217,29 +225,31 @@ def _sides_of(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
 def _is_risky(draft: Draft, node: ast.expr) -> bool:
     """Return whether an expression may raise in a way that trials on different inputs do not show."""
     if isinstance(node, ast.BinOp):
-        return _divides_by_unknown(node) and not isinstance(node.right, ast.Name | ast.Attribute)
+        return _may_divide_by_zero(node) and not isinstance(node.right, ast.Name | ast.Attribute)
     if isinstance(node, ast.Subscript):
-        owner = dotted(node.value).rpartition(".")[2]
-        return not isinstance(node.slice, ast.Slice) and owner in _containers_without_items(draft)
+        owner = dotted_name(node.value).rpartition(".")[2]
+        return not isinstance(node.slice, ast.Slice) and owner in _possibly_empty_containers(draft)
     if isinstance(node, ast.Call):
-        name = dotted(node.func).removeprefix("self.")
+        name = dotted_name(node.func).removeprefix("self.")
         functions = (part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode))
         return any(function.name == name and not _is_harmless(function) for function in functions)
     return False
 
 
 @functools.lru_cache(maxsize=8)
-def _containers_without_items(draft: Draft) -> set[str]:
+def _possibly_empty_containers(draft: Draft) -> set[str]:
     """Return the names of containers that the source empties, shrinks or creates without items."""
     names: set[str] = set()
     for node in ast.walk(draft.tree):
         match node:
             case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in _REMOVING_METHODS:
-                names.add(dotted(owner).rpartition(".")[2])
+                names.add(dotted_name(owner).rpartition(".")[2])
             case ast.Delete(targets=targets):
-                names |= {dotted(part.value).rpartition(".")[2] for part in targets if isinstance(part, ast.Subscript)}
+                names |= {
+                    dotted_name(part.value).rpartition(".")[2] for part in targets if isinstance(part, ast.Subscript)
+                }
             case ast.Assign(targets=targets, value=ast.List(elts=[]) | ast.Dict(keys=[])):
-                names |= {dotted(target).rpartition(".")[2] for target in targets}
+                names |= {dotted_name(target).rpartition(".")[2] for target in targets}
     return names
 
 
@@ -252,7 +262,7 @@ def _is_harmless(function: FunctionNode) -> bool:
     )
 
 
-def _divides_by_unknown(node: ast.BinOp) -> bool:
+def _may_divide_by_zero(node: ast.BinOp) -> bool:
     """Return whether Python may divide by zero in an operation, judging by the syntax of the operands."""
     if not isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div) or isinstance(node.left, ast.JoinedStr):
         return False
@@ -260,18 +270,18 @@ def _divides_by_unknown(node: ast.BinOp) -> bool:
         return node.right.value == 0
     if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
         return False
-    if isinstance(node.op, ast.Div) and not (isinstance(node.left, ast.Constant) or _is_of_size(node.left)):
+    if isinstance(node.op, ast.Div) and not (isinstance(node.left, ast.Constant) or _is_size_or_shape(node.left)):
         return False  # most likely a tensor
-    return not any(isinstance(part, ast.Call) and not _is_of_size(part) for part in ast.walk(node.right))
+    return not any(isinstance(part, ast.Call) and not _is_size_or_shape(part) for part in ast.walk(node.right))
 
 
-def _is_of_size(node: ast.expr) -> bool:
+def _is_size_or_shape(node: ast.expr) -> bool:
     """Return whether an expression is a size or a shape."""
     match node:
         case ast.Attribute():
             return node.attr in _SIZE_ATTRIBUTES
         case ast.Subscript():
-            return _is_of_size(node.value)
+            return _is_size_or_shape(node.value)
         case ast.Call():
             return called_name(node) in {"len", "numel", "size", "dim"}
     return False
@@ -290,7 +300,7 @@ def uses_of_optional_values(
     decided_operands: Sequence[ast.expr],
     evaluated_operands: Sequence[ast.expr],
 ) -> Iterator[ast.expr]:
-    """Yield the expressions in some code that raise if a value is ``None``, although the source allows ``None``.
+    """Yield the expressions in some code that would raise for ``None``, where the source allows a value to be ``None``.
 
     Parameters
     ----------
@@ -308,12 +318,16 @@ def uses_of_optional_values(
         return
     scope = draft.enclosing(function, ast.ClassDef) or function
     names = {*_optional_parameters(function), *_optional_values(scope)}
-    names -= {dotted(part) for operand in decided_operands for part in ast.walk(operand)}
+    names -= {dotted_name(part) for operand in decided_operands for part in ast.walk(operand)}
     names -= _names_known_not_none(draft, test, evaluated_operands, names)
     for node in nodes:
         for part in ast.walk(node):
             parent = next(draft.ancestors(part), None)
-            if isinstance(part, ast.Name | ast.Attribute) and dotted(part) in names and _needs_value(parent, part):
+            if (
+                isinstance(part, ast.Name | ast.Attribute)
+                and dotted_name(part) in names
+                and _raises_for_none(parent, part)
+            ):
                 yield parent if isinstance(parent, ast.expr) else part
 
 
@@ -333,16 +347,16 @@ def _optional_values(scope: ast.AST) -> Iterator[str]:
     for node in ast.walk(scope):
         match node:
             case ast.Compare(left=left, comparators=[right]) if _is_none(right):
-                yield dotted(left)
+                yield dotted_name(left)
             case ast.Assign(targets=targets, value=value) if _may_be_none(value):
-                yield from map(dotted, targets)
+                yield from map(dotted_name, targets)
             case ast.AnnAssign(target=target, annotation=annotation) if _allows_none(annotation):
-                yield from (dotted(target), f"self.{dotted(target)}")
+                yield from (dotted_name(target), f"self.{dotted_name(target)}")
             case ast.FunctionDef():
                 optional_names = set(_optional_parameters(node))
                 for part in ast.walk(node):
-                    if isinstance(part, ast.Assign) and dotted(part.value) in optional_names:
-                        yield from (dotted(target) for target in part.targets if isinstance(target, ast.Attribute))
+                    if isinstance(part, ast.Assign) and dotted_name(part.value) in optional_names:
+                        yield from (dotted_name(target) for target in part.targets if isinstance(target, ast.Attribute))
 
 
 def _may_be_none(value: ast.expr) -> bool:
@@ -365,8 +379,8 @@ def _allows_none(annotation: ast.expr | None) -> bool:
     return "None" in text or "Optional" in text
 
 
-def _needs_value(parent: ast.AST | None, part: ast.expr) -> bool:
-    """Return whether an expression is likely to raise if a part of it is ``None``."""
+def _raises_for_none(parent: ast.AST | None, part: ast.expr) -> bool:
+    """Return whether an expression probably raises if a part of it is ``None``."""
     match parent:
         case ast.Compare():
             return not any(isinstance(op, _COMPARISONS_WITH_NONE) for op in parent.ops)
@@ -382,7 +396,7 @@ def _needs_value(parent: ast.AST | None, part: ast.expr) -> bool:
 def _names_known_not_none(
     draft: Draft, test: ast.expr, evaluated_operands: Sequence[ast.expr], names: set[str]
 ) -> set[str]:
-    """Return the names that code before a test uses or tests, so that they are not ``None`` at the test."""
+    """Return the names that cannot be ``None`` at a test, because earlier code uses or tests them."""
     known_names: set[str] = set()
     earlier_nodes: list[ast.AST] = [*evaluated_operands]
     inner: ast.AST = test
@@ -390,7 +404,9 @@ def _names_known_not_none(
         if isinstance(outer, FunctionNode):
             break
         if isinstance(outer, ast.If | ast.IfExp | ast.While) and inner is not outer.test:
-            known_names |= {dotted(part) for part in ast.walk(outer.test) if isinstance(part, ast.Name | ast.Attribute)}
+            known_names |= {
+                dotted_name(part) for part in ast.walk(outer.test) if isinstance(part, ast.Name | ast.Attribute)
+            }
         inner = outer
     statement = draft.enclosing(test, ast.stmt)
     while statement is not None:
@@ -405,10 +421,10 @@ def _names_known_not_none(
     for node in earlier_nodes:
         is_test = isinstance(node, ast.If | ast.Assert)
         for part in ast.walk(node.test if isinstance(node, ast.If | ast.Assert) else node):
-            if not isinstance(part, ast.Name | ast.Attribute) or (name := dotted(part)) not in names:
+            if not isinstance(part, ast.Name | ast.Attribute) or (name := dotted_name(part)) not in names:
                 continue
             parent = next(draft.ancestors(part), None)
             is_assigned = isinstance(parent, ast.Assign) and part in parent.targets and not _may_be_none(parent.value)
-            if is_test or is_assigned or _needs_value(parent, part):
+            if is_test or is_assigned or _raises_for_none(parent, part):
                 known_names.add(name)
     return known_names

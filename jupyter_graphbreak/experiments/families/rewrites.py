@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.experiments.families.branch_sides import has_no_unpacking
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
-from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
+from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
-from jupyter_graphbreak.experiments.families.site import called_name, dotted, indentation_step, site_of
+from jupyter_graphbreak.experiments.families.site import called_name, dotted_name, indentation_step, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -43,8 +43,8 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         yield from rule(site)
 
 
-def _call_with_name(site: Site, *names: str) -> ast.Call | None:
-    """Return the call at a break or in its statement that calls one of the names; ``None`` if there is none."""
+def _find_call(site: Site, *names: str) -> ast.Call | None:
+    """Return the call to one of some functions, at a break or in its statement; ``None`` if there is none."""
     nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
     for part in nodes:
         if isinstance(part, ast.Call) and called_name(part) in names:
@@ -53,12 +53,12 @@ def _call_with_name(site: Site, *names: str) -> ast.Call | None:
 
 
 def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
-    call = _call_with_name(site, "random_")
+    call = _find_call(site, "random_")
     if call is None or not isinstance(call.func, ast.Attribute) or not call.args or len(call.args) > 2:  # noqa: PLR2004 - a range
         return
     torch = site.torch
     tensor = site.draft.text_of(call.func.value)
-    bounds = [argument(site.draft, node) for node in call.args]
+    bounds = [as_argument(site.draft, node) for node in call.args]
     low, high = bounds if len(bounds) > 1 else ("0", bounds[0])
     random_tensor = f"{torch}.randint_like({tensor}, {low}, {high})"
     new_text = (
@@ -68,10 +68,10 @@ def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
 
 
 def _copy_with_clone(site: Site) -> Iterator[Proposal]:
-    call = _call_with_name(site, "deepcopy")
+    call = _find_call(site, "deepcopy")
     if call is None or len(call.args) != 1:
         return
-    tensor = operand(site.draft.text_of(call.args[0]))
+    tensor = as_operand(site.draft.text_of(call.args[0]))
     new_text = f"{tensor}.detach().clone()"
     splice = site.draft.replacement(call, f"{new_text}.requires_grad_({tensor}.requires_grad)")
     yield from site.propose_edit(FAMILY, "Copy the tensor with detach().clone()", [splice])
@@ -81,7 +81,7 @@ def _copy_with_clone(site: Site) -> Iterator[Proposal]:
 
 
 def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
-    """Write ``x.requires_grad = flag`` as a call, take the tensor out of autograd, or leave the flag as it is."""
+    """Write ``x.requires_grad = flag`` as a call, detach the tensor, or leave the flag unchanged."""
     statement = site.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return
@@ -92,15 +92,15 @@ def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
     if isinstance(statement.value, ast.Constant) and statement.value.value is False:
         splice = site.draft.statement_replacement(statement, [f"{tensor} = {tensor}.detach()"])
         yield from site.propose_edit(FAMILY, "Take the tensor out of autograd with detach()", [splice])
-    value = argument(site.draft, statement.value)
+    value = as_argument(site.draft, statement.value)
     splice = site.draft.statement_replacement(statement, [f"{tensor}.requires_grad_({value})"])
     yield from site.propose_edit(FAMILY, "Set the flag with requires_grad_()", [splice])
     yield from site.propose_edit(FAMILY, "Leave the flag unchanged", [site.draft.deletion(statement)])
 
 
 def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
-    """Remove a call of ``requires_grad_()``."""
-    call = _call_with_name(site, "requires_grad_")
+    """Remove a call to ``requires_grad_()``."""
+    call = _find_call(site, "requires_grad_")
     if call is None or not isinstance(call.func, ast.Attribute):
         return
     is_statement = isinstance(site.statement, ast.Expr) and site.statement.value is call
@@ -113,7 +113,7 @@ def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
 
 
 def _check_in_graph(site: Site) -> Iterator[Proposal]:
-    """Check within the graph, with a constant message."""
+    """Move a check that raises into the graph, with a constant message."""
     statement = site.statement
     torch = site.torch
     remaining_check = ""
@@ -133,8 +133,8 @@ def _check_in_graph(site: Site) -> Iterator[Proposal]:
         return
     if condition is None or is_in_try_or_with(site.draft, statement):
         return
-    is_text = isinstance(message_node, ast.Constant) and isinstance(message_node.value, str)
-    message = site.draft.text_of(message_node) if message_node is not None and is_text else '"check failed"'
+    is_string = isinstance(message_node, ast.Constant) and isinstance(message_node.value, str)
+    message = site.draft.text_of(message_node) if message_node is not None and is_string else '"check failed"'
     check = f"{torch}._assert_async({condition}, {message})"
     lines = [check]
     if remaining_check and isinstance(statement, ast.If):
@@ -157,16 +157,16 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
     if called_name(loop.iter) not in {"tqdm", "track"}:
         return
     torch = site.torch
-    items, iterable = operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
+    items, iterable = as_operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
     new_iterable = f"({items} if {torch}.compiler.is_compiling() else {iterable})"
     splice = site.draft.replacement(loop.iter, new_iterable)
     yield from site.propose_edit(FAMILY, "Loop without the progress bar when compiling", [splice])
 
 
 def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
-    """Write ``random.random()``, which Dynamo does not know, as ``random.uniform(0, 1)``, which is equivalent."""
-    call = _call_with_name(site, "random")
-    if call is None or dotted(call.func) != "random.random" or call.args or call.keywords:
+    """Write ``random.random()``, which Dynamo cannot trace, as the equivalent ``random.uniform(0, 1)``."""
+    call = _find_call(site, "random")
+    if call is None or dotted_name(call.func) != "random.random" or call.args or call.keywords:
         return
     splice = site.draft.replacement(call, "random.uniform(0, 1)")
     yield from site.propose_edit(
@@ -176,28 +176,28 @@ def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
 
 def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     """Write ``list(map(f, xs))`` or ``tuple(map(f, xs))`` as a comprehension."""
-    call = _call_with_name(site, "list", "tuple")
+    call = _find_call(site, "list", "tuple")
     inner = call.args[0] if call is not None and len(call.args) == 1 else None
-    if call is None or not isinstance(inner, ast.Call) or dotted(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - f and xs
+    if call is None or not isinstance(inner, ast.Call) or dotted_name(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - f and xs
         return
     function, items = inner.args
     if not isinstance(function, ast.Name | ast.Attribute):
         return
     item_name = fresh_name(site.draft, "item")
-    loop = f"{site.draft.text_of(function)}({item_name}) for {item_name} in {operand(site.draft.text_of(items))}"
-    new_text = f"[{loop}]" if dotted(call.func) == "list" else f"tuple([{loop}])"
+    loop = f"{site.draft.text_of(function)}({item_name}) for {item_name} in {as_operand(site.draft.text_of(items))}"
+    new_text = f"[{loop}]" if dotted_name(call.func) == "list" else f"tuple([{loop}])"
     yield from site.propose_edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new_text)])
 
 
 def _select_extreme_item(site: Site) -> Iterator[Proposal]:
     """Write ``max(xs, key=k)`` or ``min(xs)`` over tensors as Python does it, item by item, with ``torch.where``."""
     draft, statement = site.draft, site.statement
-    call = _call_with_name(site, "max", "min")
+    call = _find_call(site, "max", "min")
     if call is None or not isinstance(call.func, ast.Name) or len(call.args) != 1 or not has_no_unpacking(call):
         return
     key = next((part.value for part in call.keywords if part.arg == "key"), None)
     outer_nodes = itertools.takewhile(lambda node: node is not statement, draft.ancestors(call))
-    is_first = not any(isinstance(node, (*_LATER_OR_REPEATED, ast.Call)) for node in outer_nodes)
+    is_first = not any(isinstance(node, (*_DEFERRING_OR_REPEATING_NODES, ast.Call)) for node in outer_nodes)
     if len(call.keywords) > (key is not None) or not is_first or isinstance(statement, ast.For | ast.While | ast.If):
         return
     best, rest, item, better, best_key, item_key, key_name = (
@@ -207,7 +207,7 @@ def _select_extreme_item(site: Site) -> Iterator[Proposal]:
     sign = ">" if call.func.id == "max" else "<"
     selected_names = {best: item} if key is None else {best: item, best_key: item_key}
     lines = [
-        f"{rest} = list({argument(draft, call.args[0])})",
+        f"{rest} = list({as_argument(draft, call.args[0])})",
         f"{best} = {rest}.pop(0) if {rest} else {call.func.id}({rest})  # raises for an empty list",
         *([f"{key_name} = {draft.text_of(key)}", f"{best_key} = {key_name}({best})"] if key is not None else []),
         f"for {item} in {rest}:",
@@ -219,14 +219,14 @@ def _select_extreme_item(site: Site) -> Iterator[Proposal]:
     yield from site.propose_edit(FAMILY, f"Find the {call.func.id} item by item, with torch.where", splices)
 
 
-#: Code whose parts run later, more than once, or not always.
-_LATER_OR_REPEATED = (
+#: Expressions whose parts may run later, more than once, or not at all.
+_DEFERRING_OR_REPEATING_NODES = (
     ast.BoolOp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp,
 )  # fmt: skip
 #: A ``%`` conversion, and the conversions that ``str.format`` writes in the same way.
 _CONVERSION = re.compile(r"%(?:%|(?P<flags>[-0+ ]*)(?P<width>\d*)(?P<precision>(?:\.\d+)?)(?P<kind>[a-zA-Z]))")
 _NUMBER_CONVERSIONS = frozenset("eEfFgG")
-_TEXT_CONVERSIONS = frozenset("sr")
+_STRING_CONVERSIONS = frozenset("sr")
 
 
 def _format_with_str_format(site: Site) -> Iterator[Proposal]:
@@ -239,7 +239,7 @@ def _format_with_str_format(site: Site) -> Iterator[Proposal]:
     values = operation.right.elts if isinstance(operation.right, ast.Tuple) else [operation.right]
     if template is None or any(isinstance(value, ast.Starred) for value in values):
         return
-    arguments_text = ", ".join(argument(site.draft, value) for value in values)
+    arguments_text = ", ".join(as_argument(site.draft, value) for value in values)
     splice = site.draft.replacement(operation, f"{ast.unparse(ast.Constant(template))}.format({arguments_text})")
     yield from site.propose_edit(FAMILY, "Format with str.format instead of %", [splice])
 
@@ -248,10 +248,10 @@ def _str_format_template(template: str) -> str | None:
     """Turn a ``%`` template into a ``str.format`` template; ``None`` if a conversion has no equivalent."""
     parts: list[str] = []
     literal_start = 0
-    for sign in re.finditer("%", template):
-        if sign.start() < literal_start:
+    for percent in re.finditer("%", template):
+        if percent.start() < literal_start:
             continue
-        conversion = _CONVERSION.match(template, sign.start())
+        conversion = _CONVERSION.match(template, percent.start())
         replacement = _replacement_field(conversion) if conversion is not None else None
         if conversion is None or replacement is None:
             return None
@@ -265,7 +265,7 @@ def _replacement_field(conversion: re.Match[str]) -> str | None:
     if conversion.group() == "%%":
         return "%"
     flags, width, precision, conversion_type = conversion.group("flags", "width", "precision", "kind")
-    if conversion_type in _TEXT_CONVERSIONS and not set(flags) - {"-"}:
+    if conversion_type in _STRING_CONVERSIONS and not set(flags) - {"-"}:
         align = "" if not width or "-" in flags else ">"
         format_spec = f"{align}{width}{precision}"
         return f"{{!{conversion_type}:{format_spec}}}" if format_spec else f"{{!{conversion_type}}}"

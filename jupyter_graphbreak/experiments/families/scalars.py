@@ -6,10 +6,10 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.conditions import tensor_condition, tensor_moved_to_host
-from jupyter_graphbreak.experiments.families.drafting import argument, operand
+from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
-from jupyter_graphbreak.experiments.families.site import dotted, site_of
+from jupyter_graphbreak.experiments.families.site import dotted_name, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _keep_tensor(site: Site) -> Iterator[Proposal]:
-    """Keep the value as a tensor without gradient, since no gradient flows through a number."""
+    """Keep the value as a tensor without gradient, because no gradient flows through a number."""
     draft = site.draft
     call = next((part for part in (site.node, *draft.ancestors(site.node)) if isinstance(part, ast.Call)), None)
     tensor = tensor_moved_to_host(call) if call is not None else None
@@ -50,7 +50,7 @@ def _keep_tensor(site: Site) -> Iterator[Proposal]:
     outer = next(draft.ancestors(call), None)
     if isinstance(outer, ast.Expr | ast.FormattedValue):
         return
-    text = operand(draft.text_of(tensor))
+    text = as_operand(draft.text_of(tensor))
     new_text = text if text.endswith(".detach()") else f"{text}.detach()"
     if isinstance(call.func, ast.Attribute) and call.func.attr == "tolist":
         new_text = f"{new_text}.unbind()"
@@ -58,7 +58,7 @@ def _keep_tensor(site: Site) -> Iterator[Proposal]:
 
 
 def _keep_condition(site: Site) -> Iterator[Proposal]:
-    """Keep a condition that a name refers to, such as ``not x.any()``, as a tensor; branches on it can follow."""
+    """Keep a condition that is assigned to a name, such as ``not x.any()``, as a tensor that branches can test."""
     match site.statement:
         case ast.Assign(targets=[ast.Name()], value=ast.BoolOp() | ast.UnaryOp(op=ast.Not()) as value):
             condition = tensor_condition(site.draft, value, site.torch)
@@ -71,17 +71,17 @@ def _keep_condition(site: Site) -> Iterator[Proposal]:
 def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     """Compute over all elements, with neutral values for those that are not selected."""
     draft = site.draft
-    selection = _selection(site.node)
+    selection = _tensor_and_mask(site.node)
     if selection is None:
         return
     values, mask = selection
     torch = site.torch
-    data, where = draft.text_of(values), argument(draft, mask)
+    data, where = draft.text_of(values), as_argument(draft, mask)
     method = next(draft.ancestors(site.node), None)
     call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
     title = "Compute over all elements, with torch.where instead of the selection"
-    count = f"{operand(draft.text_of(mask))}.sum()"
-    if isinstance(method, ast.Call) and dotted(method.func) == "len":
+    count = f"{as_operand(draft.text_of(mask))}.sum()"
+    if isinstance(method, ast.Call) and dotted_name(method.func) == "len":
         yield from site.propose_edit(
             FAMILY, "Count the selected elements in the mask", [draft.replacement(method, count)]
         )
@@ -96,7 +96,7 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
         yield from site.propose_edit(FAMILY, title, [draft.replacement(call, new_text)])
 
 
-def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+def _tensor_and_mask(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     """Return the tensor and the mask of ``x[mask]`` or ``masked_select``; ``None`` for other expressions."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         return None if isinstance(node.slice, ast.Tuple | ast.Slice) else (node.value, node.slice)
@@ -108,11 +108,11 @@ def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _take_one_by_one(site: Site) -> Iterator[Proposal]:
-    """Take the values of a list one by one, so that a setting makes the code traceable."""
+    """Read the values of a list one by one: then a setting makes the code traceable."""
     call = site.draft.enclosing(site.node, ast.Call)
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "tolist":
         return
-    text = operand(site.draft.text_of(call.func.value))
+    text = as_operand(site.draft.text_of(call.func.value))
     new_text = site.draft.apply_splices([site.draft.replacement(call, f"[value.item() for value in {text}]")])
     if new_text is not None:
         settings = {"torch._dynamo.config.capture_scalar_outputs": True}

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Site:
-    """A break and the code in its source.
+    """A break, with its source and the code that broke.
 
     Parameters
     ----------
     source : str
         The id of the source.
     draft : Draft
-        The text of the source.
+        The draft of the source.
     node : ast.expr or ast.stmt
         The expression or statement at which the graph broke.
     statement : ast.stmt
@@ -48,7 +48,7 @@ class Site:
         return self.draft.enclosing_function(self.node)
 
     def condition(self, test: ast.expr, sides: tuple[bool, ...] = (True, False)) -> Condition:
-        """Return a test of the source as a condition whose sides, both unless given, must run."""
+        """Return a test of the source as a condition; trials must run its ``sides``, by default both."""
         return Condition.of(self.source, test, sides)
 
     def propose_edit(
@@ -59,7 +59,7 @@ class Site:
         tests: Iterable[ast.expr] = (),
         assumptions: Iterable[str] = (),
     ) -> Iterator[Proposal]:
-        """Yield a proposal that applies splices, and imports torch if their text needs it; nothing if that fails.
+        """Yield a proposal that applies splices, and imports torch if the new code needs it; none if impossible.
 
         Parameters
         ----------
@@ -77,13 +77,13 @@ class Site:
 
     @cached_property
     def torch(self) -> str:
-        """The name of the torch package at the break, for texts to pass to :meth:`propose_edit`."""
+        """The name of the torch package in the source, for new code in :meth:`propose_edit`."""
         return name_of_torch(self.draft) or "torch"
 
     def _torch_imports(self) -> list[Splice | None]:
         """Return the splices that import torch if the source does not."""
-        is_named = any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(self.draft.tree))
-        if is_named or name_of_torch(self.draft) is not None:  # if it is only named, another cell imports it
+        reads_torch = any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(self.draft.tree))
+        if reads_torch or name_of_torch(self.draft) is not None:  # without an import here, another cell imports it
             return []
         return [self.draft.insertion_at_start(self.function, ["import torch"]) if self.function is not None else None]
 
@@ -93,7 +93,7 @@ def name_of_torch(draft: Draft) -> str | None:
     return next((name for _, name in _imports_of_torch(draft)), None)
 
 
-def import_torch_before(draft: Draft, function: ast.stmt) -> tuple[str, list[str]]:
+def torch_name_and_imports(draft: Draft, function: ast.stmt) -> tuple[str, list[str]]:
     """Return the name of torch at the top level before a function, and the lines that import it if necessary."""
     outermost = next(node for node in draft.tree.body if function in ast.walk(node))
     imports = list(_imports_of_torch(draft))
@@ -115,7 +115,7 @@ def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
 
 @lru_cache(maxsize=32)
 def draft_of(text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
-    """Return the draft of a text; ``None`` if it has none, see :meth:`Draft.parse`."""
+    """Return the draft of a text, or ``None``, as :meth:`Draft.parse` does; recent drafts are cached."""
     return Draft.parse(text, taken_names)
 
 
@@ -136,18 +136,18 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
 
 def site_of(problem: Problem) -> Site | None:
     """Return the site of the break; for a break in Python's library or PyTorch, the site of the call that led there."""
-    place = problem.break_.location
+    location = problem.break_.location
     for outer in reversed(problem.break_.stack):
-        if not _is_standard_or_torch(problem, place):
+        if not _is_standard_or_torch(problem, location):
             break
-        place = outer
-    return site_at(problem, place) if not _is_standard_or_torch(problem, place) else None
+        location = outer
+    return site_at(problem, location) if not _is_standard_or_torch(problem, location) else None
 
 
-def _is_standard_or_torch(problem: Problem, place: Location | None) -> bool:
-    """Return whether a place is in the standard library or torch, which users do not edit."""
+def _is_standard_or_torch(problem: Problem, location: Location | None) -> bool:
+    """Return whether a location is in the standard library or torch, which users do not edit."""
     source = next(
-        (source for source in problem.report.sources if place is not None and source.id == place.source), None
+        (source for source in problem.report.sources if location is not None and source.id == location.source), None
     )
     if source is None or source.kind != "library" or source.path is None:
         return False
@@ -155,18 +155,18 @@ def _is_standard_or_torch(problem: Problem, place: Location | None) -> bool:
     return package == "torch" or package in sys.stdlib_module_names
 
 
-def dotted(node: ast.AST) -> str:
+def dotted_name(node: ast.AST) -> str:
     """Return the dotted name of an expression: "torch.nn.Linear"; any other expression in it becomes "()"."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}"
+        return f"{dotted_name(node.value)}.{node.attr}"
     return "()"
 
 
 def called_name(node: ast.AST) -> str:
     """Return the name of the called function or method, without its owner; empty if the node is not a call."""
-    return dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    return dotted_name(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
 
 
 def names_read(node: ast.AST) -> set[str]:
@@ -186,7 +186,7 @@ def outer_names(node: ast.AST) -> set[str]:
 
 
 def names_imported(node: ast.AST) -> set[str]:
-    """Return the names that the ``import`` statements in a piece of code bind; those of ``from`` are not included."""
+    """Return the names that the ``import`` statements in a piece of code bind, without those of ``from``."""
     imports = (part for part in ast.walk(node) if isinstance(part, ast.Import))
     return {name_bound_by(alias) for statement in imports for alias in statement.names}
 
@@ -207,19 +207,19 @@ def arguments_of(call: ast.Call) -> list[ast.expr]:
 
 
 def is_torch_compile(node: ast.expr, torch: str) -> bool:
-    """Return whether an expression is ``torch.compile`` or a call of it, given the name of the torch package."""
-    return dotted(node.func if isinstance(node, ast.Call) else node) == f"{torch}.compile"
+    """Return whether an expression is ``torch.compile`` or a call to it, given the name of the torch package."""
+    return dotted_name(node.func if isinstance(node, ast.Call) else node) == f"{torch}.compile"
 
 
 def compile_options(draft: Draft, node: ast.expr) -> str:
-    """Return the options of a call of ``torch.compile``, such as ``(dynamic=True)``; empty if there are none."""
+    """Return the options of a call to ``torch.compile``, such as ``(dynamic=True)``; empty if there are none."""
     keywords = node.keywords if isinstance(node, ast.Call) else []
     options = ", ".join(f"{keyword.arg}={draft.text_of(keyword.value)}" for keyword in keywords)
     return f"({options})" if options else ""
 
 
 def has_constant_options(node: ast.expr) -> bool:
-    """Return whether the options of a call of ``torch.compile`` mean the same in any place: they contain no names."""
+    """Return whether the options of a call to ``torch.compile`` are constants, which mean the same in any source."""
     keywords = node.keywords if isinstance(node, ast.Call) else []
     return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
 

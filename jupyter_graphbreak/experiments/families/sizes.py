@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.crossing import conditions_before
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode, fresh_name, operand
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
-    dotted,
+    dotted_name,
     names_bound,
     names_read,
     parameters_of,
@@ -164,8 +164,8 @@ def of_vision(vision, grid):
 
 
 model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
-#: The maximum number of characters of an expression that a title names.
-_MAX_TITLE_EXPRESSION = 40
+#: The maximum length of an expression in a title, in characters.
+_MAX_TITLE_EXPRESSION_LENGTH = 40
 _LISTS_TITLE = "Pass the sizes of images as numbers"
 _LISTS_CODE = """\
 import inspect
@@ -186,7 +186,7 @@ def pass_numbers(module, args, kwargs):
 
 model.register_forward_pre_hook(pass_numbers, with_kwargs=True)"""
 _FORWARD_WRAPPER_TITLE = "Wrap forward in a pass-through function"
-# Binding a signature breaks the graph if the compiled function has changed its own arguments before.
+# Binding a signature breaks the graph if the compiled function has already changed its arguments.
 _FORWARD_WRAPPER = """\
 import functools
 import types
@@ -203,18 +203,20 @@ model.forward = types.MethodType(forward, model)"""
 SWITCHES = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
 
 
-def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
-    """Yield titles and codes of the switches that pass sizes to a model of transformers."""
+def transformers_switches(problem: Problem) -> Iterator[tuple[str, str]]:
+    """Yield the title and the code of each switch that may help a model of the transformers library."""
     break_ = problem.break_
-    places = [place for place in (break_.location, *break_.stack) if place is not None]
+    locations = [location for location in (break_.location, *break_.stack) if location is not None]
     paths = {source.id: source.path or "" for source in problem.report.sources if source.kind == "library"}
     texts = [
-        problem.texts.get(place.source, "") for place in places if _TRANSFORMERS_PATH in paths.get(place.source, "")
+        problem.texts.get(location.source, "")
+        for location in locations
+        if _TRANSFORMERS_PATH in paths.get(location.source, "")
     ]
     if not texts:
         return
     rewrites = problem.cause.rewrites
-    if "wrap forward" in rewrites and any("signature.bind(" in (place.code or "") for place in places):
+    if "wrap forward" in rewrites and any("signature.bind(" in (location.code or "") for location in locations):
         yield _FORWARD_WRAPPER_TITLE, _FORWARD_WRAPPER
     if "pass sizes as numbers" in rewrites:
         if any("image_grid_thw" in text for text in texts):
@@ -238,27 +240,27 @@ _TENSOR_METHODS = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long",
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that turn sizes into numbers in the compiled function."""
-    yield from (Proposal(FAMILY, title, code=code) for title, code in switches_for(problem))
+    """Yield changes that make sizes plain numbers in the compiled function."""
+    yield from (Proposal(FAMILY, title, code=code) for title, code in transformers_switches(problem))
     site = site_of(problem)
     if site is None:
         return
-    yield from _count_without_numpy(site)
+    yield from _propose_without_numpy(site)
     function = entry_function(problem, site)
     if function is not None:
-        yield from _read_before_call(problem, site, function)
+        yield from _propose_read_before_call(problem, site, function)
 
 
-def _count_without_numpy(site: Site) -> Iterator[Proposal]:
-    """Count the elements of a shape without NumPy, whose numbers are tensors in a graph."""
+def _propose_without_numpy(site: Site) -> Iterator[Proposal]:
+    """Yield a change that does without NumPy, whose numbers become tensors, to multiply the sizes of a shape."""
     for call in (node for node in ast.walk(site.statement) if isinstance(node, ast.Call)):
-        name = dotted(call.func)
+        name = dotted_name(call.func)
         (shape,) = call.args if len(call.args) == 1 and not call.keywords else (None,)
         if name not in {"np.prod", "numpy.prod"} or shape is None or not _is_shape(shape):
             continue
         replaced_node: ast.expr = call
         outer = next(site.draft.ancestors(call), None)
-        if isinstance(outer, ast.Call) and dotted(outer.func) == "int" and outer.args == [call]:
+        if isinstance(outer, ast.Call) and dotted_name(outer.func) == "int" and outer.args == [call]:
             replaced_node = outer
         count = f"{site.draft.text_of(shape)}.numel()"
         splice = site.draft.replacement(replaced_node, count)
@@ -295,8 +297,8 @@ class _HostRead(NamedTuple):
     replacement: str
 
 
-def _read_before_call(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    """Move the function's reads of tensors' numbers before its call, if they depend only on its arguments."""
+def _propose_read_before_call(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
+    """Yield a change that reads tensors' numbers before the call, if they depend only on its arguments."""
     reads: dict[ast.Call, _HostRead] = {}
     for break_site in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
         if break_site is not None and break_site.draft is site.draft and break_site.function is function:
@@ -318,10 +320,10 @@ def _read_before_call(problem: Problem, site: Site, function: FunctionNode) -> I
     if texts is not None:
         (expression, *other_expressions) = names
         title = "Read the numbers before the call, and pass them"
-        if not other_expressions and len(expression) <= _MAX_TITLE_EXPRESSION:
+        if not other_expressions and len(expression) <= _MAX_TITLE_EXPRESSION_LENGTH:
             title = f"Read `{expression}` before the call, and pass it"
-        passed_conditions = conditions_before(site, function, list(reads))
-        yield Proposal(FAMILY, title, texts, conditions=passed_conditions, compiles_itself=True)
+        crossed_conditions = conditions_before(site, function, list(reads))
+        yield Proposal(FAMILY, title, texts, conditions=crossed_conditions, compiles_itself=True)
 
 
 def _host_read_at(break_site: Site) -> _HostRead | None:
@@ -348,7 +350,7 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
         return None
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    values = call.args if dotted(call.func) == "torch.repeat_interleave" else [owner, *call.args]
+    values = call.args if dotted_name(call.func) == "torch.repeat_interleave" else [owner, *call.args]
     values += [None] * (3 - len(values))
     parameters = zip(("input", "repeats", "dim"), values, strict=False)
     repeated_expression, repeats, dim = (keywords.get(name, value) for name, value in parameters)
@@ -357,7 +359,7 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
         return None
     if repeated_expression is None or not all(isinstance(node, _PURE_NODES) for node in ast.walk(repeated_expression)):
         return None
-    counts, tensor = (operand(break_site.draft.text_of(node)) for node in (repeats, repeated_expression))
+    counts, tensor = (as_operand(break_site.draft.text_of(node)) for node in (repeats, repeated_expression))
     length = f"{tensor}.size({break_site.draft.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
     # A single count applies to every element.
     size = f"{{}} * ({length} if {counts}.numel() == 1 else 1)"
@@ -365,7 +367,7 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
 
 
 def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.expr) -> bool:
-    """Return whether every call reads a tensor, which can be computed from the arguments before the call."""
+    """Return whether every call reads a tensor, and the arguments determine the tensor before the call."""
     arguments = parameters_of(function)
     read_names = names_read(tensor)
     if not read_names & arguments or read_names & (names_bound(function) | _changed_in_place(function)):
@@ -393,7 +395,7 @@ def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.e
 
 
 def _changed_in_place(function: FunctionNode) -> set[str]:
-    """Return the names of objects that a function may change in place, for example by ``add_()``, ``+=`` or an item."""
+    """Return the names of objects that a function may change in place, for example by ``add_()`` or ``+=``."""
     names: set[str] = set()
     for node in ast.walk(function):
         is_target = isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load)

@@ -66,7 +66,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
                 change = proposal.texts, proposal.settings, proposal.code
                 if all(change != (earlier.texts, earlier.settings, earlier.code) for earlier in proposals):
                     proposals.append(proposal)
-        except Exception as fault:  # noqa: BLE001 - the family may not expect such a text
+        except Exception as fault:  # noqa: BLE001 - the family may not expect such source code
             note_fault(f"the family {name}", fault)
     return [
         replace(proposal, assumptions=(*proposal.assumptions, _NEVER_RAISES_ASSUMPTION.format(handled_code)))
@@ -77,7 +77,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
 
 
 def _handled_code(problem: Problem) -> str | None:
-    """Return the code of a break, or of a call that led to it, if the compiled function handles errors of that code."""
+    """Return the code of a break, or of a call that led to it, if the compiled function handles its errors."""
     compiled_functions = {
         (frame.location.source, frame.function.rpartition(".")[2])
         for frame in problem.report.frames

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, first_line, fresh_name
 from jupyter_graphbreak.experiments.families.site import (
     compile_options,
-    dotted,
+    dotted_name,
     draft_of,
     has_constant_options,
-    import_torch_before,
     indentation_step,
     is_torch_compile,
     name_of_torch,
     names_bound,
     names_imported,
     names_read,
+    torch_name_and_imports,
 )
 
 if TYPE_CHECKING:
@@ -66,30 +66,30 @@ def wrap_function(
     Parameters
     ----------
     site : Site
-        The break.
+        The site of the break.
     function : ast.FunctionDef
         The compiled function.
     parameter : str or None
         An additional first parameter of the inner function.
     body : callable
-        Returns the lines of the outer function, given the call of the inner function.
+        Returns the lines of the outer function, given the code of the call to the inner function.
     splices : sequence of Splice or None
-        The changes of the inner function.
+        The edits of the inner function.
     """
     draft = site.draft
-    torch, imports = import_torch_before(draft, function)
+    torch, imports = torch_name_and_imports(draft, function)
     inner_name = fresh_name(draft, f"_{function.name}_compiled")
     call = f"{inner_name}({', '.join([*([parameter] if parameter else []), *_forwarded_arguments(function.args)])})"
-    elsewhere = _stop_compiling_elsewhere(site, function)
-    if elsewhere is None:
+    other_sources = _stop_other_compilation(site, function)
+    if other_sources is None:
         return None
-    parts = _WrapperParts(inner_name, parameter, body(call), torch, imports, elsewhere)
+    parts = _WrapperParts(inner_name, parameter, body(call), torch, imports, other_sources)
     if function in draft.tree.body:
         all_splices = _splices_around_function(draft, function, parts, splices)
     else:
         all_splices = _splices_around_method(draft, function, parts, splices)
     text = draft.apply_splices(all_splices) if all_splices is not None else None
-    return {site.source: text, **elsewhere.texts} if text is not None else None
+    return {site.source: text, **other_sources.texts} if text is not None else None
 
 
 class _WrapperParts(NamedTuple):
@@ -103,11 +103,11 @@ class _WrapperParts(NamedTuple):
     lines: list[str]
     torch: str
     imports: list[str]
-    elsewhere: _ChangedSources
+    other_sources: _ChangedSources
 
 
 class _CompiledNames(NamedTuple):
-    """The names of a function, or of a class and its objects, and the class's method."""
+    """The names of a function, or of a class and its objects, and the wrapped method (empty for a function)."""
 
     names: set[str]
     method: str
@@ -121,8 +121,8 @@ class _ChangedSources(NamedTuple):
     compiled_names: _CompiledNames
 
 
-def _stop_compiling_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources | None:
-    """Return new texts of other cells that no longer compile a function or its class; ``None`` if that fails."""
+def _stop_other_compilation(site: Site, function: FunctionNode) -> _ChangedSources | None:
+    """Return new texts of other cells that no longer compile a function or its class; ``None`` if impossible."""
     owner = next(site.draft.ancestors(function), None)
     name = owner.name if isinstance(owner, ast.ClassDef) else function.name
     drafts = {source: draft_of(text) for source, text in site.texts.items() if source != site.source}
@@ -133,13 +133,13 @@ def _stop_compiling_elsewhere(site: Site, function: FunctionNode) -> _ChangedSou
     # One cell may create or rename the object that a different cell compiles.
     names = _names_of(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
     compiled_names = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
-    if any(_compiles_otherwise(draft, compiled_names) for draft in all_drafts):
+    if any(_compiles_in_other_form(draft, compiled_names) for draft in all_drafts):
         return None
     torch = name_of_torch(site.draft) or "torch"
     is_decorated = any(is_torch_compile(node, torch) for node in function.decorator_list)
-    is_found = is_decorated or any(_compile_calls(draft, compiled_names) for draft in all_drafts)
-    if not is_found and any(
-        _may_compile(draft, compiled_names, all_drafts, is_own=draft is site.draft) for draft in all_drafts
+    has_known_compilation = is_decorated or any(_compile_calls(draft, compiled_names) for draft in all_drafts)
+    if not has_known_compilation and any(
+        _may_compile(draft, compiled_names, all_drafts, defines_function=draft is site.draft) for draft in all_drafts
     ):
         return None
     texts: dict[str, str] = {}
@@ -148,7 +148,7 @@ def _stop_compiling_elsewhere(site: Site, function: FunctionNode) -> _ChangedSou
         sites = [
             call
             for call in _compile_calls(draft, compiled_names)
-            if _is_in_place(call, compiled_names) or _is_target(call.args[0], compiled_names)
+            if _compiles_in_place(call, compiled_names) or _is_target(call.args[0], compiled_names)
         ]
         if not sites:
             continue
@@ -165,14 +165,14 @@ def _stop_compiling_elsewhere(site: Site, function: FunctionNode) -> _ChangedSou
 def _compile_removal(draft: Draft, call: ast.Call, compiled_names: _CompiledNames) -> Splice | None:
     """Return the splice that stops a call from compiling its target; ``None`` if it cannot be written."""
     statement = draft.enclosing(call, ast.stmt)
-    if _is_in_place(call, compiled_names):
+    if _compiles_in_place(call, compiled_names):
         return draft.deletion(statement) if isinstance(statement, ast.Expr) and statement.value is call else None
     target = call.args[0]
     replaces_method = (
         isinstance(target, ast.Attribute)
         and isinstance(statement, ast.Assign)
         and statement.value is call
-        and [dotted(part) for part in statement.targets] == [dotted(target)]
+        and [dotted_name(part) for part in statement.targets] == [dotted_name(target)]
     )
     if replaces_method and statement is not None:
         return draft.deletion(statement)
@@ -181,25 +181,25 @@ def _compile_removal(draft: Draft, call: ast.Call, compiled_names: _CompiledName
 
 def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> bool:
     """Return whether all call sites have the same options, without names that the file first binds after a line."""
-    read = {name for call in sites for keyword in call.keywords for name in names_read(keyword.value)}
+    read_names = {name for call in sites for keyword in call.keywords for name in names_read(keyword.value)}
 
-    def defined(statements: list[ast.stmt]) -> set[str]:
+    def defined_names(statements: list[ast.stmt]) -> set[str]:
         functions = {node.name for node in statements if isinstance(node, FunctionNode | ast.ClassDef)}
         return functions | names_bound(ast.Module(statements, []))
 
     statements = draft.tree.body
-    names_bound_later = defined(statements) - defined([node for node in statements if node.lineno < line])
-    return len({compile_options(draft, call) for call in sites}) <= 1 and not read & names_bound_later
+    names_bound_later = defined_names(statements) - defined_names([node for node in statements if node.lineno < line])
+    return len({compile_options(draft, call) for call in sites}) <= 1 and not read_names & names_bound_later
 
 
-def _is_in_place(call: ast.Call, compiled_names: _CompiledNames) -> bool:
-    """Return whether a call is ``model.compile()`` of an object whose ``forward`` is wrapped."""
+def _compiles_in_place(call: ast.Call, compiled_names: _CompiledNames) -> bool:
+    """Return whether a call is ``model.compile()`` on an object whose ``forward`` is wrapped."""
     method = call.func
     return (
         compiled_names.method == "forward"
         and isinstance(method, ast.Attribute)
         and method.attr == "compile"
-        and dotted(method.value) in compiled_names.names
+        and dotted_name(method.value) in compiled_names.names
     )
 
 
@@ -208,7 +208,7 @@ def _is_target(node: ast.expr, compiled_names: _CompiledNames) -> bool:
     is_method = (
         isinstance(node, ast.Attribute)
         and node.attr == compiled_names.method
-        and dotted(node.value) in compiled_names.names
+        and dotted_name(node.value) in compiled_names.names
     )
     return is_method or _is_one_of(node, compiled_names.names)
 
@@ -221,7 +221,7 @@ def _defines(draft: Draft, name: str) -> bool:
 def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]:
     """Return a function's or class's name, and the names assigned from it or from one of these names.
 
-    Objects of a class may be created anywhere, but a function gets further names only at the top level.
+    Assignments of objects count anywhere, but assignments of a function only at the top level.
     """
     assignments = [
         node
@@ -233,7 +233,7 @@ def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]
     while len(names) > count:
         count = len(names)
         for node in assignments:
-            callee = dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
+            callee = dotted_name(node.value.func) if isinstance(node.value, ast.Call) else ""
             is_result = callee in names and not (is_class and callee == name)
             if not is_result and not names.isdisjoint(names_read(node.value)):
                 names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
@@ -241,13 +241,13 @@ def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]
 
 
 def _compile_calls(draft: Draft, compiled_names: _CompiledNames) -> list[ast.Call]:
-    """Return the calls of ``torch.compile`` whose argument reads one of the names, and those that compile in place."""
+    """Return the calls to ``torch.compile`` whose argument reads one of the names, and those that compile in place."""
     torch = name_of_torch(draft) or "torch"
     calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call)]
     return [
         call
         for call in calls
-        if _is_in_place(call, compiled_names)
+        if _compiles_in_place(call, compiled_names)
         or (
             is_torch_compile(call, torch)
             and call.args
@@ -256,11 +256,13 @@ def _compile_calls(draft: Draft, compiled_names: _CompiledNames) -> list[ast.Cal
     ]
 
 
-def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[Draft], *, is_own: bool) -> bool:
+def _may_compile(
+    draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[Draft], *, defines_function: bool
+) -> bool:
     """Return whether a source compiles something unidentified, which may be the function.
 
-    In a source other than the function's own, compiled attributes of objects do not count. A function that compiles its
-    argument counts if one of the names is passed to it; for a method, ``block.compile()`` of an unknown object counts.
+    Compiled attributes of objects count only in the source that defines the function. A function that compiles its
+    argument counts if one of the names is passed to it; for a method, ``block.compile()`` on an unknown object counts.
     """
     torch = name_of_torch(draft) or "torch"
     defined_names = {
@@ -268,20 +270,22 @@ def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[
     } - compiled_names.names
     calls = [node for part in drafts for node in ast.walk(part.tree) if isinstance(node, ast.Call)]
     receiving_functions = {
-        dotted(call.func) for call in calls if any(_is_one_of(argument, compiled_names.names) for argument in call.args)
+        dotted_name(call.func)
+        for call in calls
+        if any(_is_one_of(argument, compiled_names.names) for argument in call.args)
     }
     modules = names_imported(draft.tree)
     for node in ast.walk(draft.tree):
         if not isinstance(node, ast.Call):
             continue
         if compiled_names.method and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
-            root = dotted(node.func.value).partition(".")[0]
+            root = dotted_name(node.func.value).partition(".")[0]
             if root not in {torch, *modules}:
                 return True
         if not is_torch_compile(node, torch) or not node.args:
             continue
         target, enclosing_function = node.args[0], draft.enclosing_function(node)
-        is_possible = is_own or isinstance(target, ast.Name)
+        is_possible = defines_function or isinstance(target, ast.Name)
         if (
             is_possible
             and not _is_one_of(target, defined_names)
@@ -293,10 +297,10 @@ def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[
 
 def _is_one_of(node: ast.expr, names: set[str]) -> bool:
     """Return whether an expression is one of the given names, or creates an object of a class with such a name."""
-    return dotted(node.func if isinstance(node, ast.Call) else node) in names
+    return dotted_name(node.func if isinstance(node, ast.Call) else node) in names
 
 
-def _compiles_otherwise(draft: Draft, compiled_names: _CompiledNames) -> bool:
+def _compiles_in_other_form(draft: Draft, compiled_names: _CompiledNames) -> bool:
     """Return whether a source compiles one of the names in a form that cannot be moved to the inner function.
 
     Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and other names for ``torch.compile``.
@@ -312,13 +316,13 @@ def _compiles_otherwise(draft: Draft, compiled_names: _CompiledNames) -> bool:
         method = node.func
         if (
             isinstance(method, ast.Attribute)
-            and dotted(method.value) in compiled_names.names
-            and not _is_in_place(node, compiled_names)
+            and dotted_name(method.value) in compiled_names.names
+            and not _compiles_in_place(node, compiled_names)
         ):
             return True
         for argument in node.args:
             is_moved = is_torch_compile(node, torch) and _is_target(argument, compiled_names)
-            is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in compiled_names.names
+            is_part = isinstance(argument, ast.Attribute) and dotted_name(argument.value) in compiled_names.names
             if not is_moved and (is_part or _is_one_of(argument, compiled_names.names)):
                 return True
     return False
@@ -336,8 +340,8 @@ def _splices_around_function(
         or not all(_belongs_to_torch(node, parts.torch) for node in function.decorator_list)
     ):
         return None
-    sites = _compile_calls(draft, parts.elsewhere.compiled_names)
-    if not all(_is_one_of(call.args[0], parts.elsewhere.compiled_names.names) for call in sites):
+    sites = _compile_calls(draft, parts.other_sources.compiled_names)
+    if not all(_is_one_of(call.args[0], parts.other_sources.compiled_names.names) for call in sites):
         return None  # a caller of the function is compiled
     if not _can_move_options(draft, sites, function.lineno):
         return None
@@ -348,7 +352,7 @@ def _splices_around_function(
     all_splices.append(
         Splice(start, parenthesis + 1, f"def {parts.inner}({_extra_parameter(parts.parameter, function)}")
     )
-    all_splices += _without_defaults(draft, function)
+    all_splices += _default_removals(draft, function)
     indentation = indentation_step(draft, function)
     signature = f"def {function.name}{draft.text[parenthesis : _signature_end(draft, function)]}"
     lines = parts.lines
@@ -362,11 +366,11 @@ def _splices_around_function(
 
 def _decorator_lines(draft: Draft, sites: Sequence[ast.Call], parts: _WrapperParts) -> str:
     """Return the lines that compile the inner function."""
-    options = (compile_options(draft, sites[0]) if sites else "") or parts.elsewhere.options
+    options = (compile_options(draft, sites[0]) if sites else "") or parts.other_sources.options
     return "\n".join([*parts.imports, f"@{parts.torch}.compile{options}"])
 
 
-def _without_defaults(draft: Draft, function: FunctionNode) -> list[Splice]:
+def _default_removals(draft: Draft, function: FunctionNode) -> list[Splice]:
     """Return the splices that remove all defaults if one is a call, which must not run twice."""
     arguments = function.args
     positional_parameters = [*arguments.posonlyargs, *arguments.args]
@@ -385,8 +389,8 @@ def _without_defaults(draft: Draft, function: FunctionNode) -> list[Splice]:
 
 
 def _belongs_to_torch(decorator: ast.expr, torch: str) -> bool:
-    """Return whether a decorator is one of torch's: other decorators may register the function under its name."""
-    name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    """Return whether a decorator comes from torch; other decorators may register the function under its name."""
+    name = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.partition(".")[0] in {"torch", torch}
 
 
@@ -403,7 +407,7 @@ def _splices_around_method(
     indent, body_indent = draft.indent_of(method), draft.indent_of(first)
     if not isinstance(owner, ast.ClassDef) or owner not in draft.tree.body or method.decorator_list or not indent:
         return None
-    if body_indent is None or first.lineno == method.lineno or _is_bound_to_its_class(method):
+    if body_indent is None or first.lineno == method.lineno or _must_stay_in_class(method):
         return None
     start, end = draft.line_start(first.lineno), draft.line_end(method.end_lineno or method.lineno)
     inner_splices = [splice for splice in splices if splice is not None and start <= splice.start <= splice.end <= end]
@@ -416,7 +420,7 @@ def _splices_around_method(
     if any(line.strip() and not line.startswith(indent) for line in lines):
         return None
     after_parenthesis = draft.text.index("(", draft.start_of(method)) + 1
-    sites = _compile_calls(draft, parts.elsewhere.compiled_names)
+    sites = _compile_calls(draft, parts.other_sources.compiled_names)
     if not _can_move_options(draft, sites, owner.lineno):
         return None
     inner_parameters = (
@@ -428,25 +432,25 @@ def _splices_around_method(
     )
     end_of_class = draft.line_end(owner.end_lineno or owner.lineno)
     outer_text = "\n".join(f"{body_indent}{line}" for line in parts.lines)
-    all_splices = [_compile_removal(draft, call, parts.elsewhere.compiled_names) for call in sites]
+    all_splices = [_compile_removal(draft, call, parts.other_sources.compiled_names) for call in sites]
     if end_of_class == end:
         return [*all_splices, Splice(start, end, f"{outer_text}\n\n\n{inner_text}")]
     return [*all_splices, Splice(start, end, outer_text), Splice(end_of_class, end_of_class, f"\n\n\n{inner_text}")]
 
 
-def _is_bound_to_its_class(method: FunctionNode) -> bool:
-    """Return whether a method's body depends on its class, or contains text whose indentation must not change."""
+def _must_stay_in_class(method: FunctionNode) -> bool:
+    """Return whether a method's body depends on its class, or contains a string that dedenting would change."""
     for node in ast.walk(method):
         if isinstance(node, ast.Name) and node.id in {"super", "__class__"}:
             return True
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         if name.startswith("__") and not name.endswith("__"):
             return True
-        is_text = isinstance(node, ast.JoinedStr) or (
+        is_string = isinstance(node, ast.JoinedStr) or (
             isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
         )
         is_docstring = method.body and isinstance(method.body[0], ast.Expr) and node is method.body[0].value
-        if isinstance(node, ast.expr) and is_text and not is_docstring and node.end_lineno != node.lineno:
+        if isinstance(node, ast.expr) and is_string and not is_docstring and node.end_lineno != node.lineno:
             return True
     return False
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
     from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial
-    from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries, RemedyContext
+    from jupyter_graphbreak.experiments.trial.entry import Entry, RecordedEntries, RemedyContext
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
 
@@ -77,7 +77,7 @@ def _apply_adjustment(entry: Entry, adjustment: Adjustment, owner: str) -> Itera
 def find_recompile_remedies(
     report: Report,
     files: Mapping[str, str],
-    kept_entries: KeptEntries,
+    kept_entries: RecordedEntries,
     *,
     seconds: float,
     find_cell: FindCell,
@@ -91,7 +91,7 @@ def find_recompile_remedies(
     ----------
     files : mapping
         The file name of each source of the report, by the source's id.
-    kept_entries : KeptEntries
+    kept_entries : RecordedEntries
         The entries of the run, with the specs of their calls.
     seconds : float
         The time limit; after it, at most one candidate is tried for each further entry.

@@ -15,9 +15,9 @@ from jupyter_graphbreak._torch_compat.configuration import apply_settings, use_e
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.call_specs import Path, Root, state_roots
-from jupyter_graphbreak.experiments.trial.entry import recompiling
-from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
-from jupyter_graphbreak.experiments.trial.rebuilt_calls import bound_arguments, rebuilt_arguments
+from jupyter_graphbreak.experiments.trial.entry import compile_separately
+from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import bind_arguments, rebuild_arguments
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.call_specs import PathStep
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.swapped_places import NamedPlace
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import Binding
 
 #: The name of a called module that has no name in the user's code.
 DEFAULT_OWNER = "model"
@@ -91,7 +91,7 @@ class ReplayResult:
     results: list[Result]
     counts: list[CompilationCounts]
 
-    def frames(self, calls: Sequence[RepeatedCall], *, unseen: bool) -> int:
+    def count_frames(self, calls: Sequence[RepeatedCall], *, unseen: bool) -> int:
         """Return the number of frames compiled in the calls of the run, or in the added calls."""
         pairs = zip(calls, self.counts, strict=True)
         return sum(count.frames for call, count in pairs if call.is_unseen is unseen)
@@ -111,10 +111,10 @@ def replay(
     """
     results: list[Result] = []
     counts: list[CompilationCounts] = []
-    with sandboxed(), use_eager_random_numbers(), apply_settings(adjustment.settings):
+    with sandbox_runs(), use_eager_random_numbers(), apply_settings(adjustment.settings):
         subject = Subject(entry.call, entry.arguments)
         original_arguments = subject.arguments or entry.arguments
-        with recompiling(subject.call):
+        with compile_separately(subject.call):
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
                 dataclasses.replace(entry, dynamic=dynamic).compile(subject.call, clone_backend(entry.backend))
@@ -125,7 +125,7 @@ def replay(
                 arguments = (
                     original_arguments
                     if call.arguments is None
-                    else rebuilt_arguments(subject.call, call, original_arguments)
+                    else rebuild_arguments(subject.call, call, original_arguments)
                 )
                 counts_before = compilation_counts()
                 program = _make_program(compiled, subject, call, adjustment.lines, owner or DEFAULT_OWNER)
@@ -156,10 +156,10 @@ def _make_program(
 
 
 def run_lines(
-    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, NamedPlace], owner: str
+    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, Binding], owner: str
 ) -> Arguments:
     """Run the code that precedes a call, and return the arguments for the call."""
-    arguments_by_name = arguments.named(call)
+    arguments_by_name = arguments.by_name(call)
     state = {root.name: place for root, place in roots.items() if root.kind in {"global", "closure"}}
     names = {"torch": torch, **{name: place.read() for name, place in state.items()}, **arguments_by_name}
     module = next((place for root, place in roots.items() if root.kind == "module"), None)
@@ -173,10 +173,10 @@ def run_lines(
     new_arguments = {name: names[name] for name in arguments_by_name}
     if all(new_arguments[name] is arguments_by_name[name] for name in arguments_by_name):
         return arguments
-    return bound_arguments(call, new_arguments, arguments.kwargs)
+    return bind_arguments(call, new_arguments, arguments.kwargs)
 
 
-def _assign(roots: Mapping[Root, NamedPlace], path: Path, value: Any) -> None:
+def _assign(roots: Mapping[Root, Binding], path: Path, value: Any) -> None:
     """Assign a plain value, unless the variable already has it."""
     place = roots.get(path.root)
     if place is None:

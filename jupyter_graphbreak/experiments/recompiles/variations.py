@@ -120,7 +120,7 @@ class OtherVariation:
     kind: OtherKind
     values: tuple[Any, ...]
 
-    def selection(self, spec: Spec) -> Any:
+    def program_key(self, spec: Spec) -> Any:
         """Return the part of a spec that decides which program is compiled; ``None`` if it is unknown."""
         match self.kind, spec:
             case (("flag" | "text"), _):
@@ -152,7 +152,7 @@ class Variations:
     #: Caches of transformers that grow with each call.
     growing_caches: tuple[Path, ...] = ()
 
-    def mentioned_in(self, guards: Iterable[str]) -> Variations:
+    def select_mentioned_in(self, guards: Iterable[str]) -> Variations:
         """Return the variations that failed guards mention."""
         texts = [plain_guard(guard) for guard in guards]
 
@@ -264,7 +264,7 @@ def _varied_aliases(calls: Sequence[CallSpec]) -> Iterator[tuple[Path, Path]]:
 
 
 def _replaced_container(path: Path, specs_by_path: dict[Path, list[Spec]]) -> tuple[type | None, int]:
-    """Return the class and length of the list or tuple that a number replaces; ``None`` and 0 if none is replaced."""
+    """Return the class and length of the list or tuple to replace along with a number in it, or ``None`` and 0."""
     container = specs_by_path.get(Path(path.root, path.steps[:-1]), [None])[0] if path.steps else None
     if not isinstance(container, ContainerSpec):
         return None, 0

@@ -18,7 +18,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.analysis.python_text import hide_python_warnings, parse_python
-from jupyter_graphbreak.experiments.trial.swapped_places import item_place
+from jupyter_graphbreak.experiments.trial.swapped_bindings import item_binding
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.records.source_texts import CellText
@@ -35,7 +35,7 @@ class CannotApplyError(Exception):
 
 
 class ThreadRunsChangeError(CannotApplyError):
-    """A change cannot be applied now because another thread of the user would run the changed code."""
+    """A change cannot be applied now because another of the user's threads would run the changed code."""
 
 
 #: Patterns for the names that code compiles, and for the names that it assigns at the top level.
@@ -59,7 +59,7 @@ def source_text(filename: str, find_cell: FindCell) -> str:
     return ""
 
 
-def compiling_cells(known_files: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
+def find_compiling_cells(known_files: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
     """Return the cells that mention ``compile`` or assign names that are compiled, by their file names.
 
     Of several cells with the same first line, as after repeated runs of one cell, only the last counts.
@@ -89,7 +89,7 @@ class LiveFunctions:
     def in_files(
         self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()
     ) -> list[types.FunctionType]:
-        """Return the functions defined in some of the files.
+        """Return the functions that are defined in some of the files.
 
         The first call searches all objects of the process, which takes a tenth of a second or more.
 
@@ -125,7 +125,7 @@ class _FrozenFunctions:
         self._by_file: dict[str, list[weakref.ref[types.FunctionType]]] = {}
 
     def in_files(self, filenames: Iterable[str]) -> list[types.FunctionType]:
-        """Return the functions that were defined in some files."""
+        """Return the frozen functions that are defined in some of the files."""
         count = gc.get_freeze_count()
         if count > self._count or not count:
             self._by_file = defaultdict(list)
@@ -179,8 +179,8 @@ class Program:
         """The functions of the program's sources."""
         return LiveFunctions(frozenset(self.files.values()))
 
-    def find_changed_cell(self, texts: Mapping[str, str]) -> FindCell:
-        """Return a function that finds cells as ``find_cell`` does, with their new texts."""
+    def changed_cell_finder(self, texts: Mapping[str, str]) -> FindCell:
+        """Return a function that finds cells as ``find_cell`` does, but with new texts."""
         by_file = {self.files[source]: text for source, text in texts.items()}
 
         def find(filename: str) -> CellText | None:
@@ -200,7 +200,7 @@ class NewDefinition(NamedTuple):
 
 
 class Application:
-    """A change of functions in this process, which can be applied repeatedly.
+    """A change to functions in this process, which can be applied repeatedly.
 
     The new code objects are created only once, because Dynamo finds compiled code by its code object.
 
@@ -209,7 +209,7 @@ class Application:
     texts : mapping
         The whole new text of each source that changes, by the source's id.
     copies : iterable of function
-        Functions that were created after the first application of the program.
+        Functions that were created after the first change to the program was applied.
 
     Attributes
     ----------
@@ -237,7 +237,7 @@ class Application:
             filename = program.files[source]
             new_codes = program.compile_text(text, filename)
             by_file[filename] = _counterparts(program.compile_text(program.texts[source], filename), new_codes)
-            self.definitions += _definitions(program.texts[source], text, filename)
+            self.definitions += _new_definitions(program.texts[source], text, filename)
         for function in program.functions.in_files(by_file, copies):
             old_code = function.__code__
             new_code = _counterpart(by_file[old_code.co_filename], old_code)
@@ -252,7 +252,7 @@ class Application:
     def _skip_functions_of_other_threads(
         self, by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
     ) -> None:
-        """Change only copies if another thread of the user is running, because it must not run changed code.
+        """Change only copies if another of the user's threads is running, because it must not run changed code.
 
         Raises
         ------
@@ -266,7 +266,7 @@ class Application:
         codes = [copy.__code__ for copy in copies_by_id.values()]
         counterparts = (pairs for by_name in by_file.values() for pairs in by_name.values())
         pairs = itertools.chain.from_iterable(counterparts)
-        unchanged_ids = {id(new) for old, new in pairs if _is_same_constant(old, new)}
+        unchanged_ids = {id(new) for old, new in pairs if _are_equal_constants(old, new)}
         for function, new_code in self._codes:
             if (
                 id(function) not in copies_by_id
@@ -284,12 +284,12 @@ class Application:
         return frozenset(definition.name for definition in self.definitions)
 
     @contextlib.contextmanager
-    def active(self) -> Iterator[None]:
+    def replace_code(self) -> Iterator[None]:
         """Give the functions their new code while the context is open."""
         old_codes = [(function, function.__code__) for function in self.functions]
         with contextlib.ExitStack() as stack:
             for filename, text in self._texts.items():
-                stack.enter_context(_changed_linecache(filename, text))
+                stack.enter_context(_replace_cached_text(filename, text))
             try:
                 for function, code in self._codes:
                     function.__code__ = code
@@ -299,11 +299,11 @@ class Application:
                     function.__code__ = code
 
     @contextlib.contextmanager
-    def with_definitions(self, scope: dict[str, Any] | None = None) -> Iterator[None]:
+    def add_definitions(self, scope: dict[str, Any] | None = None) -> Iterator[None]:
         """Add the new definitions to ``scope`` and the globals of the changed functions while the context is open."""
         scopes = [function.__globals__ for function in self.functions] + ([] if scope is None else [scope])
         unique_scopes = {id(names): names for names in scopes}.values()
-        places = [item_place(name, names, name) for names in unique_scopes for name in sorted(self.defined_names)]
+        places = [item_binding(name, names, name) for names in unique_scopes for name in sorted(self.defined_names)]
         saved_values = [(place, place.read()) for place in places]
         try:
             for names in unique_scopes:
@@ -324,7 +324,7 @@ class Application:
 
 
 @contextlib.contextmanager
-def changed_functions(
+def replace_functions(
     program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()
 ) -> Iterator[Application]:
     """Replace the code of all functions of some sources while the context is open.
@@ -340,20 +340,20 @@ def changed_functions(
         As :class:`Application` does.
     """
     application = Application(program, texts, copies)
-    with application.active():
+    with application.replace_code():
         yield application
 
 
-#: Pairs of code objects of the old and the new text, by name and first line in the old text.
+#: Pairs of corresponding code objects of the old and the new text, by name and first line in the old text.
 _Counterparts = dict[tuple[str, int], list[tuple["CodeType", "CodeType"]]]
 
 
 def _counterparts(old: list[CodeType], new: list[CodeType]) -> _Counterparts:
     by_name: dict[str, list[CodeType]] = defaultdict(list)
-    for code in _all_codes(new):
+    for code in _with_nested_codes(new):
         by_name[code.co_qualname].append(code)
     counterparts: _Counterparts = defaultdict(list)
-    for code in _all_codes(old):
+    for code in _with_nested_codes(old):
         if by_name[code.co_qualname]:
             counterparts[code.co_qualname, code.co_firstlineno].append((code, by_name[code.co_qualname].pop(0)))
     return counterparts
@@ -362,30 +362,30 @@ def _counterparts(old: list[CodeType], new: list[CodeType]) -> _Counterparts:
 def _counterpart(counterparts: _Counterparts, code: CodeType) -> CodeType | None:
     pairs = counterparts.get((code.co_qualname, code.co_firstlineno), [])
     if len(pairs) > 1:  # several lambdas on one line, or a cell that is compiled in two ways
-        places = list(code.co_positions())
-        pairs = [(old, new) for old, new in pairs if list(old.co_positions()) == places] or pairs
+        positions = list(code.co_positions())
+        pairs = [(old, new) for old, new in pairs if list(old.co_positions()) == positions] or pairs
     return pairs[-1][1] if pairs else None
 
 
-def _is_same_constant(one: object, other: object) -> bool:
+def _are_equal_constants(one: object, other: object) -> bool:
     """Return whether two constants are equal, or are code objects with the same instructions, names and constants."""
     if not isinstance(one, types.CodeType) or not isinstance(other, types.CodeType):
         return type(one) is type(other) and one == other
     return (
         (one.co_code, one.co_names, one.co_varnames) == (other.co_code, other.co_names, other.co_varnames)
         and len(one.co_consts) == len(other.co_consts)
-        and all(map(_is_same_constant, one.co_consts, other.co_consts))
+        and all(map(_are_equal_constants, one.co_consts, other.co_consts))
     )
 
 
-def _all_codes(codes: list[CodeType]) -> Iterator[CodeType]:
+def _with_nested_codes(codes: list[CodeType]) -> Iterator[CodeType]:
     for code in codes:
         yield code
-        yield from _all_codes([constant for constant in code.co_consts if isinstance(constant, types.CodeType)])
+        yield from _with_nested_codes([constant for constant in code.co_consts if isinstance(constant, types.CodeType)])
 
 
 @hide_python_warnings()
-def _definitions(old: str, new: str, filename: str) -> list[NewDefinition]:
+def _new_definitions(old: str, new: str, filename: str) -> list[NewDefinition]:
     """Return the top-level functions that the new text adds, or decorates differently, after the imports it adds."""
     decorators_before = {name: _decorators(node) for name, node in _top_definitions(old).items()}
     return [
@@ -396,7 +396,7 @@ def _definitions(old: str, new: str, filename: str) -> list[NewDefinition]:
 
 
 def _top_definitions(text: str) -> dict[str, ast.FunctionDef | ast.Import]:
-    """Return the imported packages and the functions of the top level, by name."""
+    """Return the packages imported and the functions defined at the top level, by name."""
     tree = parse_python(text) or ast.Module([], [])
     imports = {
         alias.asname or alias.name: node
@@ -413,7 +413,7 @@ def _decorators(node: ast.FunctionDef | ast.Import) -> list[str]:
 
 
 @contextlib.contextmanager
-def _changed_linecache(filename: str, text: str) -> Iterator[None]:
+def _replace_cached_text(filename: str, text: str) -> Iterator[None]:
     """Make tracebacks and reports of this thread show the new text of a file."""
     lines = [line + "\n" for line in text.split("\n")]
     changed_file, original_getlines, thread = filename, linecache.getlines, get_ident()

@@ -1,6 +1,6 @@
-"""A change of a program, made of proposals; its form as edits, as a patch, as code for settings, and as a remedy.
+"""A change to a program, made of proposals, and its other forms: edits, a patch, code for settings, and a remedy.
 
-A change may contain switches of libraries; a trial restores their settings.
+A change may flip switches of libraries; a trial restores their state.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ class Change:
     inner_calls: tuple[InnerCall, ...] = ()
 
     @property
-    def inner_places(self) -> frozenset[tuple[str, str]]:
-        """The place of each module to compile, and its method; an empty method stands for calling the module."""
-        return frozenset((place, part.method) for part in self.inner_calls for place in part.places)
+    def inner_targets(self) -> frozenset[tuple[str, str]]:
+        """The path of each module to compile, and its method; an empty method stands for calling the module."""
+        return frozenset((path, part.method) for part in self.inner_calls for path in part.module_paths)
 
     def __bool__(self) -> bool:
         return bool(self.texts or self.settings or self.codes)
 
     def with_proposal(self, proposal: Proposal) -> Change:
-        """Return this change with a proposal for the changed program."""
+        """Return this change extended by a proposal for the changed program."""
         codes = (proposal.code,) if proposal.code is not None else ()
-        return self.joined({**self.texts, **proposal.texts}, proposal, codes)
+        return self.combine({**self.texts, **proposal.texts}, proposal, codes)
 
-    def joined(self, texts: Mapping[str, str], other: Change | Proposal, codes: tuple[str, ...]) -> Change:
+    def combine(self, texts: Mapping[str, str], other: Change | Proposal, codes: tuple[str, ...]) -> Change:
         """Return this change combined with a further change or proposal; ``texts`` are the changed texts of both."""
         return Change(
             texts,
-            _merged_settings(self.settings, other.settings),
+            _merge_settings(self.settings, other.settings),
             tuple(dict.fromkeys([*self.codes, *codes])),
             self.compiles_itself or other.compiles_itself,
             tuple(dict.fromkeys([*self.assumptions, *other.assumptions])),
@@ -77,7 +77,7 @@ class Change:
         )
 
 
-def _merged_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     settings = {**first, **second}
     for name in first.keys() & second.keys():
         if isinstance(first[name], list):  # a set of functions
@@ -86,7 +86,7 @@ def _merged_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dic
 
 
 def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
-    """Return a change of texts as edits of whole lines of the original."""
+    """Return a change as edits of whole lines of the original."""
     edits = []
     for source, text in change.texts.items():
         old, new = original[source].split("\n"), text.split("\n")
@@ -98,7 +98,7 @@ def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
 def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
     """Return the ranges of lines that differ.
 
-    A new range with one empty line would look like a deletion, so it also contains an equal line, if there is one.
+    A new range with one empty line would look like a deletion, so it includes an unchanged line, if there is one.
     """
     hunks: list[tuple[int, int, int, int]] = []
     for tag, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -134,8 +134,8 @@ def apply_edits(text: str, edits: list[Edit]) -> str:
     return "\n".join(lines)
 
 
-def merged_change(original: Mapping[str, str], first: Change, second: Change) -> Change | None:
-    """Return two changes of the original as one; ``None`` if they change the same lines or cannot both apply."""
+def merge_changes(original: Mapping[str, str], first: Change, second: Change) -> Change | None:
+    """Merge two changes to the original; ``None`` if they change the same lines or cannot both apply."""
     texts = dict(first.texts)
     for source, text in second.texts.items():
         if source not in texts:
@@ -148,19 +148,19 @@ def merged_change(original: Mapping[str, str], first: Change, second: Change) ->
             if later_edit.first_line <= max(earlier_edit.last_line, earlier_edit.first_line):
                 return None
         texts[source] = apply_edits(original[source], edits)
-    if are_settings_in_conflict(first.settings, second.settings) or (first.compiles_itself and second.compiles_itself):
+    if do_settings_conflict(first.settings, second.settings) or (first.compiles_itself and second.compiles_itself):
         return None
-    return first.joined(texts, second, second.codes)
+    return first.combine(texts, second, second.codes)
 
 
-def are_settings_in_conflict(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Return whether two groups of settings give one setting different values; sets of functions can be merged."""
+def do_settings_conflict(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Return whether two groups of settings give a setting different values; sets of functions never conflict."""
     shared_names = first.keys() & second.keys()
     return any(first[name] != second[name] and not isinstance(first[name], list) for name in shared_names)
 
 
 def patch_of(original: Mapping[str, str], change: Change, paths: Mapping[str, str]) -> str | None:
-    """Return a change of texts as a unified diff; ``None`` if no text changes.
+    """Return a change as a unified diff; ``None`` if it changes no text.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def remedy_of_change(
 
 
 def decision_for_person(ident: str, sentence: str | None, reason: str | None) -> Remedy:
-    """Return a remedy that states what a person has to decide; the caller adds its breaks or recompiles.
+    """Return a remedy that only states a decision for the user; the caller adds its breaks or recompiles.
 
     Parameters
     ----------
@@ -274,8 +274,8 @@ def library_switches(change: Change) -> list[KnownSwitch]:
 
 
 @contextlib.contextmanager
-def restored_switches(change: Change) -> Iterator[None]:
-    """When the context ends, restore the environment and the library state that a change's switches may set."""
+def restore_switches_on_exit(change: Change) -> Iterator[None]:
+    """On exit, restore the environment and the library state that a change's switches may set."""
     saved_environment = dict(os.environ)
     owners = [owner for switch in library_switches(change) for owner in _state_owners(switch)]
     attributes = [(owner, dict(vars(owner))) for owner in owners]
@@ -290,11 +290,11 @@ def restored_switches(change: Change) -> Iterator[None]:
 def _state_owners(switch: KnownSwitch) -> list[Any]:
     """Return the objects whose attributes a switch may change."""
     names = {switch.library: importlib.import_module(switch.library)}
-    return [eval(expression, names) for expression in switch.state_expressions]  # noqa: S307 - an entry of our table
+    return [eval(expression, names) for expression in switch.state_expressions]  # noqa: S307 - code from our own table
 
 
 def _restore_attributes(owner: Any, values: Mapping[str, Any]) -> None:
-    """Restore the earlier values of the attributes of an object that have changed."""
+    """Restore the earlier values of an object's attributes."""
     for name in vars(owner).keys() - values.keys():
         delattr(owner, name)
     for name, value in values.items():

@@ -12,10 +12,10 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.configuration import apply_settings, use_eager_random_numbers
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
-from jupyter_graphbreak.experiments.remedies.application import Application, changed_functions
-from jupyter_graphbreak.experiments.remedies.change import library_switches, restored_switches
-from jupyter_graphbreak.experiments.trial.entry import recompiling
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.remedies.application import Application, replace_functions
+from jupyter_graphbreak.experiments.remedies.change import library_switches, restore_switches_on_exit
+from jupyter_graphbreak.experiments.trial.entry import compile_separately
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry
 
 
-def entry_with_change(entry: Entry, program: Program, change: Change) -> Callable[[], AbstractContextManager[Entry]]:
-    """Return a function that opens a context in which a change is applied, and yields the entry with the change.
+def make_remedy_context(entry: Entry, program: Program, change: Change) -> Callable[[], AbstractContextManager[Entry]]:
+    """Return a function that opens a context in which a change is applied; the context yields the changed entry.
 
     The function can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled
     code again.
@@ -44,26 +44,26 @@ def entry_with_change(entry: Entry, program: Program, change: Change) -> Callabl
     CannotApplyError, SyntaxError
         As :class:`~jupyter_graphbreak.experiments.remedies.application.Application` does.
     """
-    with restored_switches(change):
+    with restore_switches_on_exit(change):
         saved_environment = dict(os.environ)
-        subject = _with_switches(entry, change)
+        subject = _copy_with_switches(entry, change)
         environment = {name: value for name, value in os.environ.items() if saved_environment.get(name) != value}
     application = Application(program, change.texts, subject.functions())
     backend = clone_backend(entry.backend)
 
-    def compiled(inner: Any) -> Any:
+    def compile_inner(inner: Any) -> Any:
         return entry.compile(inner, backend)
 
     @contextlib.contextmanager
     def apply() -> Iterator[Entry]:
-        with restored_switches(change):
+        with restore_switches_on_exit(change):
             os.environ.update(environment)
             for switch in library_switches(change):
                 exec(switch.code or "", {})  # noqa: S102 - a switch
-            with application.active(), _prepared_call(change, application, subject) as call:
+            with application.replace_code(), _prepare_call(change, application, subject) as call:
                 if change.compiles_itself:  # a stance of `torch.compiler` would cost time in each call
-                    _replace_definitions(application, call, compiled)
-                yield replace(entry, call=call, compiles_itself=change.compiles_itself, inner=change.inner_places)
+                    _replace_definitions(application, call, compile_inner)
+                yield replace(entry, call=call, compiles_itself=change.compiles_itself, inner=change.inner_targets)
 
     return apply
 
@@ -74,15 +74,16 @@ def open_to_compile(
 ) -> Iterator[tuple[Callable[..., Any], Subject, Application]]:
     """Yield the function of a changed program on copies, its subject, and the applied change.
 
-    While the context is open, Dynamo compiles the function again. Raises the same errors as :func:`entry_with_change`.
+    While the context is open, Dynamo compiles the function again. The errors are those of
+    :func:`make_remedy_context`.
     """
-    with sandboxed(), use_eager_random_numbers(), restored_switches(change):
-        # The state to copy is found in the code, and a changed function may use some of it only through a new function.
-        subject = _with_switches(entry, change)
+    with sandbox_runs(), use_eager_random_numbers(), restore_switches_on_exit(change):
+        # The code shows which state to copy, and a changed function may use some of it only through a new function.
+        subject = _copy_with_switches(entry, change)
         with (
-            changed_functions(program, change.texts, subject.functions()) as application,
-            _prepared_call(change, application, subject) as call,
-            recompiling(call),
+            replace_functions(program, change.texts, subject.functions()) as application,
+            _prepare_call(change, application, subject) as call,
+            compile_separately(call),
         ):
             yield call, subject, application
 
@@ -98,11 +99,11 @@ def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[
 
 
 @contextlib.contextmanager
-def _prepared_call(change: Change, application: Application, subject: Subject) -> Iterator[Any]:
+def _prepare_call(change: Change, application: Application, subject: Subject) -> Iterator[Any]:
     """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
     scope = getattr(subject.call, "__globals__", None)
     names = application.defined_names
-    with apply_settings(change.settings), application.with_definitions(scope):
+    with apply_settings(change.settings), application.add_definitions(scope):
         subject.keep_definitions(names)
         if scope is not None and subject.call.__name__ in names:
             # with new decorators; without a new definition, the name refers to the user's own function
@@ -111,7 +112,7 @@ def _prepared_call(change: Change, application: Application, subject: Subject) -
             yield subject.call
 
 
-def _with_switches(entry: Entry, change: Change) -> Subject:
+def _copy_with_switches(entry: Entry, change: Change) -> Subject:
     """Return a copy of an entry after running the switches of a change; each run starts from that state."""
     subject = Subject(entry.call, entry.arguments)
     for switch in (libraries := library_switches(change)):
@@ -122,7 +123,7 @@ def _with_switches(entry: Entry, change: Change) -> Subject:
     model = outermost_module(subject.call, subject.arguments or entry.arguments)
     for code in codes:
         exec(code, {"model": model})  # noqa: S102 - a switch
-    return Subject(subject.call, subject.arguments, kept_names=subject.kept_names())
+    return Subject(subject.call, subject.arguments, name_snapshot=subject.name_snapshot())
 
 
 def outermost_module(call: Any, arguments: Arguments) -> Any:
@@ -141,7 +142,7 @@ def outermost_module(call: Any, arguments: Arguments) -> Any:
 
 
 def _replace_definitions(application: Application, call: Any, replacement_of: Callable[[Any], Any]) -> None:
-    """Replace the compiled functions that a change defines, given a function from uncompiled ones to replacements."""
+    """Replace the compiled functions that a change defines; ``replacement_of`` gets each of them uncompiled."""
     scopes = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
     for scope in scopes:
         for definition in application.definitions:

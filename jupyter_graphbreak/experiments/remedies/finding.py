@@ -15,14 +15,14 @@ from jupyter_graphbreak._torch_compat.compiled import CompileArguments, compile_
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.application import compile_file
-from jupyter_graphbreak.experiments.remedies.changed_entry import entry_with_change
+from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
 from jupyter_graphbreak.experiments.remedies.own_edits import Patch
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.experiments.remedies.search import RANK, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, why_copies_failed
-from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, can_be_rebuilt, rebuilt_arguments
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, can_be_rebuilt, rebuild_arguments
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
     from jupyter_graphbreak.experiments.remedies.search import Candidate, OnStatus
-    from jupyter_graphbreak.experiments.trial.entry import KeptEntries, RemedyContext
+    from jupyter_graphbreak.experiments.trial.entry import RecordedEntries, RemedyContext
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Break
 
@@ -45,7 +45,7 @@ PATIENCE_S = 100.0
 _MIN_FIRST_RUN_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_EARLIER_ENTRY = 0.7
-#: The maximum number of later calls with which one entry is repeated, to reach breaks that the first call lacks.
+#: The maximum number of later calls of an entry to repeat, for breaks that its first call does not reach.
 _MAX_LATER_CALLS = 4
 #: The maximum number of remedies of one entry to measure: each has to be compiled again.
 _MAX_MEASURED = 6
@@ -69,14 +69,14 @@ class FoundRemedies:
     def remedy_contexts(self, entry: Entry) -> dict[tuple[str, ...], RemedyContext]:
         """Return the contexts that apply the remedies of an entry that are worth measuring, by the remedies' ids."""
         return {
-            (ident,): entry_with_change(entry, search.runner.program, candidates[ident].result.change)
+            (ident,): make_remedy_context(entry, search.runner.program, candidates[ident].result.change)
             for search, candidates in self.searches
             if search.runner.entry is entry
-            for ident in worth_measuring(candidates)
+            for ident in choose_remedies_to_measure(candidates)
         }
 
 
-def remedies_of_call(
+def find_remedies_of_call(
     fn: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -84,7 +84,7 @@ def remedies_of_call(
     also: Sequence[Callable[..., Any] | Patch] = (),
     seconds: float | None = None,
 ) -> FoundRemedies:
-    """Compile a function on copies, and return its report with remedies for its breaks.
+    """Compile a function, call it on copies, and return its report with remedies for its breaks.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def remedies_of_call(
     """
     call = _uncompiled_function(fn)
     options = compile_arguments(fn) or CompileArguments("eager")
-    entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).bound(call), *options)
+    entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).to_positional(call), *options)
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     why_not = entry.why_not_run()
     if why_not is not None:
@@ -126,7 +126,7 @@ def remedies_of_call(
             search.run()
         except KeyboardInterrupt:
             reasons.append(INTERRUPTED)
-    return _found_remedies(runner.original.report, runner.original.files, [search], reasons)
+    return _collect_remedies(runner.original.report, runner.original.files, [search], reasons)
 
 
 def _empty_result(reason: str) -> FoundRemedies:
@@ -147,7 +147,7 @@ def _uncompiled_function(fn: Any) -> Any:
 def find_remedies(  # noqa: PLR0913 - independent options of one search
     report: Report,
     files: Mapping[str, str],
-    kept_entries: KeptEntries,
+    kept_entries: RecordedEntries,
     *,
     seconds: float | None = None,
     compile_text: Callable[[str, str], list[CodeType]] = compile_file,
@@ -169,7 +169,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     also : sequence of EditedCells or Patch
         The user's own edits, which are tried first.
     first_breaks : collection of str
-        The ids of the breaks to begin with, because an earlier search was interrupted before it reached them.
+        The ids of the breaks to start with, because an earlier search was interrupted before it reached them.
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     reasons = [
@@ -177,7 +177,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         *(f"the function was not run again: it {effect.description}" for effect in kept_entries.effects),
     ]
     progress = _Progress(report, on_status, also, first_breaks)
-    entries = _sorted_by_breaks(report, kept_entries.entries, first_breaks) if report.breaks else []
+    entries = _sort_by_breaks(report, kept_entries.entries, first_breaks) if report.breaks else []
     later_calls = itertools.chain.from_iterable(_later_calls(entry, kept_entries) for entry in entries)
     try:
         for index, entry in enumerate(itertools.chain(entries, later_calls)):
@@ -216,7 +216,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         if edit not in progress.applicable_edits
     ]
     report = replace(report, diagnostics=[*report.diagnostics, *untried_edit_notes])
-    return _found_remedies(report, files, progress.searches, reasons)
+    return _collect_remedies(report, files, progress.searches, reasons)
 
 
 @dataclass
@@ -238,7 +238,7 @@ class _Progress:
         return {break_.id for break_ in self.report.breaks} - self._reached_breaks - self._fixed_breaks
 
     def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
-        """Note that the run of an entry has reached its breaks; return those to remove, by their ids in this run.
+        """Note which breaks the run of an entry has reached; return the ids, in this run, of the breaks to remove.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ def _runner_or_reason(
     entry: Entry,
     report: Report,
     end: float,
-    kept_entries: KeptEntries,
+    kept_entries: RecordedEntries,
     compile_text: Callable[[str, str], list[CodeType]],
     find_cell: FindCell,
 ) -> TrialRunner | str:
@@ -285,13 +285,13 @@ def _runner_or_reason(
         return why_copies_failed(entry, error, report)
 
 
-def _later_calls(entry: Entry, kept_entries: KeptEntries) -> Iterator[Entry]:
+def _later_calls(entry: Entry, kept_entries: RecordedEntries) -> Iterator[Entry]:
     """Yield an entry with the arguments of the first later calls in its modes, if these can be rebuilt."""
     calls = kept_entries.calls_of(entry)
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
-                yield replace_fields(entry, arguments=rebuilt_arguments(entry.call, call, entry.arguments))
+                yield replace_fields(entry, arguments=rebuild_arguments(entry.call, call, entry.arguments))
 
 
 def _has_breaks_of_recompiles(report: Report) -> bool:
@@ -303,8 +303,8 @@ def _has_breaks_of_recompiles(report: Report) -> bool:
     return any({occurrence.frame for occurrence in break_.occurrences} <= recompiled_frames for break_ in report.breaks)
 
 
-def _sorted_by_breaks(report: Report, entries: Sequence[Entry], first_breaks: Collection[str]) -> list[Entry]:
-    """Sort entries by how often the breaks to try first occur in them, then by how often any break occurs.
+def _sort_by_breaks(report: Report, entries: Sequence[Entry], first_breaks: Collection[str]) -> list[Entry]:
+    """Sort entries by how often the first breaks to try occur in them, then by how often any break occurs.
 
     Entries that reuse code add no breaks and are left out.
     """
@@ -330,7 +330,7 @@ def _sorted_by_breaks(report: Report, entries: Sequence[Entry], first_breaks: Co
     )
 
 
-def _why_not_tried(edit: EditedCells | Patch, kept_entries: KeptEntries) -> str:
+def _why_not_tried(edit: EditedCells | Patch, kept_entries: RecordedEntries) -> str:
     """Return the reason why the user's own edit was not tried, as a sentence."""
     effect = next((effect for effect in kept_entries.effects if not kept_entries.entries), None)
     if effect is not None:
@@ -344,15 +344,15 @@ def _no_effect_message(edit: EditedCells | Patch) -> str:
     return f"{edit.title} was not tried: it changes neither a function with a graph break nor a caller of one.{files}"
 
 
-def _found_remedies(
+def _collect_remedies(
     report: Report, files: Mapping[str, str], searches: list[Search], reasons: Sequence[str]
 ) -> FoundRemedies:
     completed_report, candidates = with_remedies(report, files, searches, reasons)
     return FoundRemedies(completed_report, list(zip(searches, candidates, strict=True)))
 
 
-def worth_measuring(remedies: Mapping[str, Candidate]) -> list[str]:
-    """Return the ids of a few remedies to measure: the one that removes most breaks, and the best for each break."""
+def choose_remedies_to_measure(remedies: Mapping[str, Candidate]) -> list[str]:
+    """Return the ids of a few remedies: the one that removes the most breaks, and the best for each break."""
     working_remedies = {
         ident: candidate for ident, candidate in remedies.items() if candidate.works and candidate.result.change
     }

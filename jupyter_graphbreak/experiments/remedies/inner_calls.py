@@ -1,6 +1,6 @@
 """Find the largest parts of an entry to compile instead of the entry: parts without breaks, or with only a few.
 
-A call is recorded: which functions and modules it runs, and how many operations each of them performs.
+To find them, a call is recorded: the functions and modules that it runs, and the number of operations of each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEn
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.code_hints import parameters_of
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import attribute_of
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 _MIN_SHARE = 0.05
 _MIN_SHARE_OF_LARGEST = 0.3
 _MIN_OPS = 3
-#: A function is only a wrapper around a module that performs this share of its operations.
+#: A function is only a wrapper around a module that performs at least this share of its operations.
 _WRAPPER_SHARE = 0.9
 #: The maximum number of modules and functions to compile; modules that are alike count once.
 _MAX_PARTS = 3
-#: The smallest share of the entry's operations that makes a part worth naming although it contains a single break.
+#: The smallest share of the entry's operations that makes a part with a break worth mentioning.
 _MIN_SHARE_OF_BROKEN = 0.2
-#: If parts without breaks perform this share of the entry's operations, parts with breaks are not searched for.
+#: Parts with breaks are searched for only if parts without breaks perform less than this share of the operations.
 _SUFFICIENT_SHARE = 0.5
-#: A number in a place, such as the index of a layer.
+#: A number in a path, such as the index of a layer.
 _INDEX_PATTERN = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
 _OWN_PACKAGE = __name__.partition(".")[0]
 
@@ -59,7 +59,7 @@ class BrokenPart:
     Parameters
     ----------
     name : str
-        The module's place, with a method if only the method can be compiled, or the function's name.
+        The module's path, with a method if only the method can be compiled, or the function's name.
     break_ : str
         The id of the break.
     share : float
@@ -96,7 +96,7 @@ class InnerCalls:
 def find_inner_calls(
     original: Original, report: Report, files: Mapping[str, str], outside_breaks: frozenset[str] = frozenset()
 ) -> InnerCalls:
-    """Return the largest parts of an entry in which nothing breaks; without any, the largest part with a single break.
+    """Return the largest parts of an entry without breaks or, if there are none, the largest part with a single break.
 
     Parameters
     ----------
@@ -110,61 +110,64 @@ def find_inner_calls(
         Breaks that must remain outside of what is compiled, such as the backward pass. If there are any, and the parts
         without breaks are small, larger parts are returned that contain other breaks, but none of these.
     """
-    places: dict[int, str] = {}
-    with sandboxed():
+    paths_by_id: dict[int, str] = {}
+    with sandbox_runs():
         subject = Subject(original.entry.call, original.entry.arguments)
         ids_in_entry = {id(item) for _, item in named_objects(subject.owner, "")}
 
-        def named(*args: Any, **kwargs: Any) -> Any:
+        def call_and_note_paths(*args: Any, **kwargs: Any) -> Any:
             modules = list(modules_of(subject, args, kwargs))
-            counts = Counter(place for place, _ in modules)
-            # An attribute of the entry's own object and a global variable may have the same place.
-            places.update((id(module), place) for place, module in modules if counts[place] == 1)
+            counts = Counter(path for path, _ in modules)
+            # An attribute of the entry's own object and a global variable may have the same path.
+            paths_by_id.update((id(module), path) for path, module in modules if counts[path] == 1)
             return subject.call(*args, **kwargs)
 
-        with record_calls(named, ignores_updates=bool(outside_breaks)) as (program, root):
+        with record_calls(call_and_note_paths, ignores_updates=bool(outside_breaks)) as (program, root):
             original.run(program, subject, original.pool[0])
     breaking_lines = _breaking_lines(report, files, root)
     all_breaks = {break_.id for break_ in report.breaks}
-    parts_without_breaks = _largest_parts(root, breaking_lines, places, ids_in_entry)
+    parts_without_breaks = _largest_parts(root, breaking_lines, paths_by_id, ids_in_entry)
     if outside_breaks and parts_without_breaks.share < _SUFFICIENT_SHARE:
         lines_outside = {line: breaks & outside_breaks for line, breaks in breaking_lines.items()}
-        larger_parts = _largest_parts(root, lines_outside, places, ids_in_entry)
+        larger_parts = _largest_parts(root, lines_outside, paths_by_id, ids_in_entry)
         if larger_parts.share > parts_without_breaks.share:
             functions = {function for call in larger_parts.calls for function in call.functions}
             nodes = [node for node in root.walk() if _function_of(node) in functions]
             breaks_inside = {break_ for node in nodes for break_ in _breaks_in(node.code, breaking_lines)}
             return replace(larger_parts, breaks=frozenset(breaks_inside & all_breaks))
     if not parts_without_breaks.calls:
-        return InnerCalls((), broken_part=_broken_part(root, breaking_lines, places, all_breaks))
+        return InnerCalls((), broken_part=_broken_part(root, breaking_lines, paths_by_id, all_breaks))
     return parts_without_breaks
 
 
 def _largest_parts(
-    root: CallNode, breaking_lines: _BreakingLines, places: Mapping[int, str], ids_in_entry: set[int]
+    root: CallNode, breaking_lines: _BreakingLines, paths_by_id: Mapping[int, str], ids_in_entry: set[int]
 ) -> InnerCalls:
-    """Return the largest parts of a recorded call that run no line at which something breaks."""
+    """Return the largest parts of a recorded call that run no line on which something breaks."""
     # In a short example, a single layer stands for a model.
     is_one_layer = len({id(node.module) for node in root.walk() if node.module is not None}) == 1
     ops: dict[tuple[Any, ...], int] = defaultdict(int)
     parts: dict[tuple[Any, ...], list[CallNode]] = defaultdict(list)
-    for node in _clean_parts(root, breaking_lines, places, is_one_layer=is_one_layer):
-        key = _similarity_key(node, places)
+    for node in _parts_without_breaks(root, breaking_lines, paths_by_id, is_one_layer=is_one_layer):
+        key = _similarity_key(node, paths_by_id)
         ops[key] += node.ops
         parts[key].append(node)
     min_ops_of_part = 1 if is_one_layer else _MIN_OPS
     min_ops = max(min_ops_of_part, root.ops * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
     largest_parts = sorted((key for key in ops if ops[key] >= min_ops), key=lambda key: -ops[key])[:_MAX_PARTS]
-    calls = [_inner_call(parts[key], places, is_own=id(parts[key][0].module) in ids_in_entry) for key in largest_parts]
+    calls = [
+        _inner_call(parts[key], paths_by_id, starts_at_owner=id(parts[key][0].module) in ids_in_entry)
+        for key in largest_parts
+    ]
     return InnerCalls(tuple(calls), sum(ops[key] for key in largest_parts) / root.ops if calls else 0.0)
 
 
-#: The lines at which a function breaks or is skipped, with the ids of the breaks or of the skipped functions.
+#: The lines on which a function breaks or is skipped, with the ids of the breaks or of the skipped functions.
 _BreakingLines = dict[tuple[str, int], set[str]]
 
 
 def _breaking_lines(report: Report, files: Mapping[str, str], root: CallNode) -> _BreakingLines:
-    """Return the lines at which a function breaks or is skipped.
+    """Return the lines on which a function breaks or is skipped.
 
     The lines that lead there are included up to the first one that the recorded call contains: lines of PyTorch's files
     and of functions that TorchScript runs are not recorded.
@@ -188,15 +191,15 @@ def _breaking_lines(report: Report, files: Mapping[str, str], root: CallNode) ->
 
 
 def _broken_part(
-    root: CallNode, breaking_lines: _BreakingLines, places: Mapping[int, str], known_breaks: set[str]
+    root: CallNode, breaking_lines: _BreakingLines, paths_by_id: Mapping[int, str], known_breaks: set[str]
 ) -> BrokenPart | None:
     """Return the largest module or user function that contains exactly one break; ``None`` if none is large enough."""
 
     def parts(node: CallNode, outer: CallNode) -> Iterator[BrokenPart]:
         breaks_inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking_lines)}
         is_whole = outer is root or node.ops >= _WRAPPER_SHARE * root.ops
-        place = places.get(id(node.module))
-        name = ".".join(filter(None, [place, node.method])) if place else _user_function_name(node)
+        path = paths_by_id.get(id(node.module))
+        name = ".".join(filter(None, [path, node.method])) if path else _user_function_name(node)
         if name and len(breaks_inside) == 1 and breaks_inside <= known_breaks and not is_whole:
             yield BrokenPart(name, next(iter(breaks_inside)), node.ops / root.ops)
         elif breaks_inside:
@@ -207,21 +210,21 @@ def _broken_part(
     return largest_part if largest_part is not None and largest_part.share >= _MIN_SHARE_OF_BROKEN else None
 
 
-def _clean_parts(
-    node: CallNode, breaking_lines: _BreakingLines, places: Mapping[int, str], *, is_one_layer: bool
+def _parts_without_breaks(
+    node: CallNode, breaking_lines: _BreakingLines, paths_by_id: Mapping[int, str], *, is_one_layer: bool
 ) -> Iterator[CallNode]:
     """Yield the topmost nodes that can be compiled and below which nothing breaks."""
     for child in node.children.values():
         if not child.ops:
             continue
         if any(_breaks_in(part.code, breaking_lines) for part in child.walk()):
-            yield from _clean_parts(child, breaking_lines, places, is_one_layer=is_one_layer)
+            yield from _parts_without_breaks(child, breaking_lines, paths_by_id, is_one_layer=is_one_layer)
         else:
-            yield from _compilable_parts(child, places, is_one_layer=is_one_layer)
+            yield from _compilable_parts(child, paths_by_id, is_one_layer=is_one_layer)
 
 
 def _breaks_in(code: CodeType | None, breaking_lines: _BreakingLines) -> set[str]:
-    """Return the ids of the breaks at the lines of a function."""
+    """Return the ids of the breaks on the lines of a function."""
     if code is None:
         return set()
     lines = {line for _, _, line in code.co_lines() if line}
@@ -241,18 +244,20 @@ def _user_function_name(node: CallNode) -> str | None:
     return code.co_name
 
 
-def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer: bool) -> Iterator[CallNode]:
+def _compilable_parts(node: CallNode, paths_by_id: Mapping[int, str], *, is_one_layer: bool) -> Iterator[CallNode]:
     """Yield a node, or the parts inside it if it is only a wrapper or cannot be compiled in place.
 
     Modules that a method calls are preferred to the method; functions and methods that it calls are not.
     """
-    place = places.get(id(node.module))
-    is_compilable = node.module is not None and _is_compilable(node, place, is_one_layer=is_one_layer)
+    path = paths_by_id.get(id(node.module))
+    is_compilable = node.module is not None and _is_compilable(node, path, is_one_layer=is_one_layer)
     if is_compilable and not node.is_helper:
         yield node
         return
     inner_parts = [
-        part for child in node.children.values() for part in _compilable_parts(child, places, is_one_layer=is_one_layer)
+        part
+        for child in node.children.values()
+        for part in _compilable_parts(child, paths_by_id, is_one_layer=is_one_layer)
     ]
     is_wrapper = any(part.module is not None and part.ops >= _WRAPPER_SHARE * node.ops for part in inner_parts)
     has_modules = any(part.module is not None and not part.is_helper for part in inner_parts)
@@ -262,32 +267,32 @@ def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer
         yield from inner_parts
 
 
-def _is_compilable(node: CallNode, place: str | None, *, is_one_layer: bool) -> bool:
+def _is_compilable(node: CallNode, path: str | None, *, is_one_layer: bool) -> bool:
     """Return whether a module can be compiled in place.
 
     Its path must have no private attribute, and it must be the whole model or more than a single layer of PyTorch.
     """
-    if place is None or any(step.startswith("_") for step in place.split(".")):
+    if path is None or any(step.startswith("_") for step in path.split(".")):
         return False
     is_of_torch = node.code is not None and is_foreign_file(node.code.co_filename)
     return is_one_layer or not is_of_torch or any(part.module is not None for part in node.walk() if part is not node)
 
 
-def _similarity_key(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...]:
-    """Return a key that modules have in common if they are alike."""
+def _similarity_key(node: CallNode, paths_by_id: Mapping[int, str]) -> tuple[Any, ...]:
+    """Return a key that is the same for similar modules, such as the layers of a list."""
     if node.module is None:
         return (node.code,)
-    return node.code, _INDEX_PATTERN.sub("[]", places[id(node.module)]), node.method
+    return node.code, _INDEX_PATTERN.sub("[]", paths_by_id[id(node.module)]), node.method
 
 
-def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str], *, is_own: bool) -> InnerCall:
+def _inner_call(nodes: Sequence[CallNode], paths_by_id: Mapping[int, str], *, starts_at_owner: bool) -> InnerCall:
     first = nodes[0]
-    modules = dict.fromkeys(places[id(node.module)] for node in nodes if node.module is not None)
+    modules = dict.fromkeys(paths_by_id[id(node.module)] for node in nodes if node.module is not None)
     functions = frozenset(_function_of(part) for node in nodes for part in node.walk() if part.code is not None)
     if first.code is not None and not modules:
         return InnerCall(first.code.co_name, filename=first.code.co_filename, functions=functions)
     kind = type(first.module).__name__
-    return InnerCall(kind, tuple(modules), first.method, functions=functions, is_own=is_own)
+    return InnerCall(kind, tuple(modules), first.method, functions=functions, starts_at_owner=starts_at_owner)
 
 
 @dataclass(eq=False)
@@ -303,24 +308,24 @@ class CallNode:
     method : str
         The name of the module's method; empty if ``Module.compile`` affects the call: it goes through
         ``Module.__call__``, and the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
-    own_ops : int
-        The number of operations that the function performs itself.
+    direct_ops : int
+        The number of operations that the function performs directly.
     """
 
     code: CodeType | None = None
     module: torch.nn.Module | None = None
     method: str = ""
-    own_ops: int = 0
+    direct_ops: int = 0
     children: dict[tuple[Any, ...], CallNode] = field(default_factory=dict)
 
     @property
     def ops(self) -> int:
-        """The number of operations, with those of the functions that it calls."""
-        return self.own_ops + sum(child.ops for child in self.children.values())
+        """The number of operations, including those of the functions that it calls."""
+        return self.direct_ops + sum(child.ops for child in self.children.values())
 
     @property
     def is_helper(self) -> bool:
-        """Whether the function is not a module's ``forward``, but a function or method that code calls by its name."""
+        """Whether code calls the function or method by its name, and it is not a module's ``forward``."""
         return self.method not in {"", "forward"}
 
     @property
@@ -364,7 +369,7 @@ def record_calls(
 
     def count(requires_grad: bool) -> None:  # noqa: FBT001 - the only argument
         if stack and (not ignores_updates or requires_grad or any(node.is_forward for node in stack)):
-            stack[-1].own_ops += 1
+            stack[-1].direct_ops += 1
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with OperationListener(count):
@@ -424,8 +429,8 @@ def is_foreign_file(filename: str) -> bool:
     return path is not None and (top in {"torch", _OWN_PACKAGE} or is_of_standard_library(path))
 
 
-def compiled_entry(entry: Entry) -> CompiledEntry:
-    """Return an entry as source texts refer to it; a method may be a function whose first argument is the object."""
+def describe_entry(entry: Entry) -> CompiledEntry:
+    """Describe an entry as the sources refer to it; a method may be a function whose first argument is the object."""
     call, name = entry.call, str(getattr(entry.call, "__name__", ""))
     parameters = tuple(parameters_of(call))
     if isinstance(call, torch.nn.Module):
@@ -434,7 +439,7 @@ def compiled_entry(entry: Entry) -> CompiledEntry:
     if owner is not None:
         receiver = next(iter(code.co_varnames if code else ()), "self")
         return CompiledEntry(name, type(owner).__name__, parameters=parameters, receiver=receiver)
-    passed_values = entry.arguments.named(call)
+    passed_values = entry.arguments.by_name(call)
     first_name = next(iter(passed_values), "")
     if first_name and _is_method(call, type(passed_values[first_name])):
         return CompiledEntry(

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disable_torch_compile
-from jupyter_graphbreak.experiments.remedies.application import changed_functions
+from jupyter_graphbreak.experiments.remedies.application import replace_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import Patience, seconds_left
+from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
 
-#: The builtin function that the instrumented text calls.
+#: The name of the builtin function that an instrumented text calls.
 RECORDER_NAME = "__graphbreak_side__"
 
 
-def instrumented_text(text: str, conditions: Mapping[int, Condition]) -> str:
-    """Return a text in which each test ``E`` is replaced by ``__graphbreak_side__(i, (E))`` with its number ``i``.
+def instrument_text(text: str, conditions: Mapping[int, Condition]) -> str:
+    """Return a text in which ``__graphbreak_side__(i, (E))`` replaces each test ``E`` with the number ``i``.
 
     Line numbers do not change. Tests may be nested.
 
@@ -91,7 +91,7 @@ _MAX_KEPT_BYTES = 1 << 26
 _MIN_EDGE_CASES = 3
 #: The share of the remaining time after which no more inputs are derived.
 _SHARE_OF_INPUTS = 0.06
-#: The same for wall-clock time, as a multiple: other programs may use the processor.
+#: The factor by which the wall-clock time may exceed this share, because other programs may use the processor.
 _WALL_CLOCK_FACTOR = 4.0
 #: The backends that run a graph as it was captured.
 _BACKENDS_WITHOUT_COMPILER = frozenset({"eager", "aot_eager"})
@@ -103,14 +103,14 @@ _ERRORS_IN_PLACE = ("can't be cast to the desired output type", "is being used i
 _MAX_EDGE_CASES = 6
 _MAX_EDGE_CASES_OF_SETTINGS = 10
 _MAX_OTHER_KINDS = 6
-#: The maximum number of numbers in globals and attributes that change between compiled calls.
+#: The maximum number of edge inputs that change a number in a global or an attribute between compiled calls.
 _MAX_STATE_NUMBERS = 2
 #: The maximum number of inputs that the original refuses and for which it is compiled anyway.
-_MAX_REFUSED = 2
+_MAX_REFUSED_INPUTS = 2
 #: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the end of those with NaN.
 _KINDS_OF_EDGE_CASES = ("size 0", "size 1 ", "size", " empty", " with one row")
 _NAN_SUFFIX = " nan"
-#: Words in conditions about sizes.
+#: Words that occur in conditions on sizes.
 _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: The edge inputs for which a program is compiled: ``some``; ``many`` for a change that shows only when compiled, which
 #: also gets inputs with ``truth values`` in place of numbers, and with tensors of ``other kinds``.
@@ -133,13 +133,13 @@ class Original:
         start = time.monotonic()
         self._share_s = _SHARE_OF_INPUTS * seconds_left()
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
-        with sandboxed():
+        with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
             # Every trial calls the compiled program with the usual inputs: compiling for a further size may take long.
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
-            derived = self._reference.cases(patience=self._patience())
+            derived = self._reference.cases(time_budget=self._time_budget())
             if has_compiler:
                 self._reference.shrink()
             derived_cases = [case for case in derived if _stays_finite(case.input, entry.arguments)]
@@ -155,21 +155,21 @@ class Original:
         #: The results of :meth:`choose_inputs`, with the conditions.
         self._choices: list[tuple[Sequence[WatchedCondition], tuple[list[ReferenceCase], bool | None]]] = []
 
-    def _patience(self) -> Patience:
-        """Return the time in which to derive usual inputs, or edge inputs."""
-        return Patience(min(_MAX_DERIVING_S, self._share_s), wall_clock=_WALL_CLOCK_FACTOR * self._share_s)
+    def _time_budget(self) -> TimeBudget:
+        """Return the time limit for deriving usual inputs, or edge inputs."""
+        return TimeBudget(min(_MAX_DERIVING_S, self._share_s), wall_clock=_WALL_CLOCK_FACTOR * self._share_s)
 
     def edge_cases(self) -> list[ReferenceCase]:
         """Return edge inputs, which the function may refuse, with the results of the original.
 
-        The first call must happen while no change is applied. The results are kept, so there are fewer inputs if the
-        results are large.
+        The first call must happen while no change is applied. The results stay in memory, so there are fewer inputs if
+        the results are large.
         """
         if self._edge_cases is None:
             max_edge_cases = max(_MIN_EDGE_CASES, _MAX_KEPT_BYTES // max(1, _size_in_bytes(self._reference.result)))
-            with sandboxed():
-                edge_cases = self._reference.edge_cases(self._patience()) if self.is_repeatable else iter(())
-                self._edge_cases = _accepted_cases(list(itertools.islice(edge_cases, max_edge_cases)))
+            with sandbox_runs():
+                edge_cases = self._reference.edge_cases(self._time_budget()) if self.is_repeatable else iter(())
+                self._edge_cases = _drop_refused_kinds(list(itertools.islice(edge_cases, max_edge_cases)))
         return self._edge_cases
 
     def edge_cases_to_compile(self, choice: EdgeCaseChoice) -> list[ReferenceCase]:
@@ -189,9 +189,9 @@ class Original:
         max_accepted_cases = {"some": _MAX_EDGE_CASES, "many": _MAX_EDGE_CASES_OF_SETTINGS}.get(
             choice, _MAX_OTHER_KINDS
         )
-        # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN. It takes a
-        # number that it has captured to be equal to itself, which NaN is not. With a further size it captures the size
-        # as a symbol, except for sizes 0 and 1; a symbol can break where a number does not.
+        # While tracing, Dynamo computes with numbers that it treats as constants, and cannot convert NaN. It assumes
+        # that a captured number equals itself, which NaN does not. It captures a second size as a symbol, except for
+        # sizes 0 and 1, and a symbol can break the graph where a constant does not.
         important_cases = [
             accepted_cases.pop(kind) for kind in list(accepted_cases) if kind.endswith(_NAN_SUFFIX) or kind == "size"
         ]
@@ -205,22 +205,22 @@ class Original:
         ]
         return [
             *[*important_cases, *accepted_cases.values()][:max_accepted_cases],
-            *list(refused_cases.values())[:_MAX_REFUSED],
+            *list(refused_cases.values())[:_MAX_REFUSED_INPUTS],
         ]
 
     @property
     def misses_edge_cases(self) -> bool:
-        """Whether there was no time for all edge inputs that every function may get."""
+        """Whether time ran out before all edge inputs that any function may get were derived."""
         return self._reference.misses_edge_cases
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the function returns the same result again."""
+        """Whether the function returns the same result when it is called again."""
         return self._reference.is_repeatable
 
-    def varying_places(self) -> frozenset[str]:
-        """Return the places in arguments and state whose values vary, such as the time of day or an address."""
-        with sandboxed():
+    def varying_paths(self) -> frozenset[str]:
+        """Return the paths in arguments and state whose values vary, such as the time of day or an address."""
+        with sandbox_runs():
             return varying_state(self._reference.result, self._reference.repeated_on_new_copies())
 
     def usual_inputs(self) -> list[ReferenceCase]:
@@ -228,7 +228,7 @@ class Original:
         return self.pool[:_MAX_INPUTS]
 
     def exclude(self, case: ReferenceCase) -> None:
-        """Exclude a derived input on which compilation alone changes the result."""
+        """Exclude a derived input for which compilation alone changes the result."""
         if case is not self.pool[0]:
             self.pool = [other for other in self.pool if other is not case]
 
@@ -247,7 +247,7 @@ class Original:
 
         The second value is ``None`` if no condition requires both sides, and all required sides were taken.
 
-        Inputs with empty tensors count only for conditions about sizes: their results have no values to compare.
+        Inputs with empty tensors count only for conditions on sizes, because their results have no values to compare.
         """
         if not watched_conditions:
             return self.usual_inputs(), None
@@ -287,15 +287,15 @@ class Original:
                 if not any(known == group for known, _, _ in missing_sides):
                     continue
                 texts = {**program.texts, **change.texts}
-                are_about_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
-                with self._recording_sides(program, change, conditions) as sides_taken:
+                are_on_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
+                with self._open_side_recorder(program, change, conditions) as sides_taken:
                     for number, case in enumerate(cases):
                         if not any(known == group for known, _, _ in missing_sides):
                             break
                         has_values = _empty_tensors(case.input.arguments) <= _empty_tensors(self.entry.arguments)
                         taken_sides = sides_taken(case)
                         sides = {
-                            (group, index, side) for index, side in taken_sides if has_values or are_about_sizes[index]
+                            (group, index, side) for index, side in taken_sides if has_values or are_on_sizes[index]
                         }
                         needed_numbers |= {number} if sides & missing_sides else set()
                         missing_sides -= sides
@@ -306,7 +306,7 @@ class Original:
         return chosen_inputs, True if any(len(condition.sides) > 1 for _, condition in watched_conditions) else None
 
     @contextlib.contextmanager
-    def _recording_sides(
+    def _open_side_recorder(
         self, program: Program, change: Change, conditions: list[Condition]
     ) -> Iterator[Callable[[ReferenceCase], set[tuple[int, bool | None]]]]:
         """Yield a function that runs a case of the uncompiled changed program, and returns the sides taken.
@@ -318,10 +318,10 @@ class Original:
         for number, condition in enumerate(conditions):
             by_source[condition.source][number] = condition
         instrumented_texts = {
-            source: instrumented_text(texts[source], conditions_by_number)
+            source: instrument_text(texts[source], conditions_by_number)
             for source, conditions_by_number in by_source.items()
         }
-        with sandboxed(), disable_torch_compile(), record_sides() as sides:  # the change may compile a part
+        with sandbox_runs(), disable_torch_compile(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             needs_backward: list[bool] = []
 
@@ -340,8 +340,8 @@ class Original:
                 return sides_in_run(case, runs_backward=needs_backward[0])
 
             with (
-                changed_functions(program, {**change.texts, **instrumented_texts}, subject.functions()) as application,
-                application.with_definitions(getattr(subject.call, "__globals__", None)),
+                replace_functions(program, {**change.texts, **instrumented_texts}, subject.functions()) as application,
+                application.add_definitions(getattr(subject.call, "__globals__", None)),
             ):
                 subject.keep_definitions(application.defined_names)
                 yield sides_taken
@@ -358,8 +358,8 @@ def _empty_tensors(arguments: Arguments) -> int:
     return sum(tensor.numel() == 0 for _, tensor in named_tensors(arguments.values(), ""))
 
 
-def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Leave out inputs of a kind that the function refuses for some values: the function is not meant for this kind.
+def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
+    """Drop the inputs of each kind that the function refuses for some values: it is not meant for such a kind.
 
     If it also refuses the same values without that kind of tensors, the kind is not the reason. Three kinds of refusal
     do not show that the function is not meant for such tensors, and a change must keep them: a test of several
@@ -377,22 +377,22 @@ def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
         and case.expected.raised is not None
         and case.input.example.what.removesuffix(f", {case.input.other_kind}") not in refused_of_first_kind
         and not case.input.is_always_accepted
-        and not _depends_on_values(case.input, case.expected.raised)
+        and not _error_depends_on_values(case.input, case.expected.raised)
     }
-    return [case for case in cases if case.input.other_kind not in refused_cases or _refuses_a_size_itself(case)]
+    return [case for case in cases if case.input.other_kind not in refused_cases or _checks_size_itself(case)]
 
 
-def _refuses_a_size_itself(case: ReferenceCase) -> bool:
+def _checks_size_itself(case: ReferenceCase) -> bool:
     raised = case.expected.raised
     return case.input.has_other_size and raised is not None and not is_raised_by_operation(raised)
 
 
-def _depends_on_values(input_: Input, error: Exception) -> bool:
+def _error_depends_on_values(input_: Input, error: Exception) -> bool:
     if not isinstance(error, RuntimeError):
         return False
     is_in_place = any(text in str(error) for text in _ERRORS_IN_PLACE)
     # A program rarely adds to booleans.
-    return (is_in_place and not input_.only_errors_count) or str(error).startswith(_ERROR_OF_TEST)
+    return (is_in_place and not input_.counts_errors_only) or str(error).startswith(_ERROR_OF_TEST)
 
 
 def _size_in_bytes(result: Result) -> int:

@@ -19,7 +19,7 @@ from unidiff.patch import PatchSet
 
 from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.experiments.families.proposal import Condition
-from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, Program, changed_functions
+from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, Program, replace_functions
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, patch_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Patch:
         new_texts: dict[str, str] = {}
         other_files: list[str] = []
         for changed_file in changed_files(self.text):
-            source = _source_at(changed_file.path, program.files, names)
+            source = _source_of_path(changed_file.path, program.files, names)
             if source is None or source not in program.texts:
                 other_files += [changed_file.path] if changed_file.path.endswith(".py") else []
             else:
@@ -151,8 +151,8 @@ def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
     return "\n".join(lines)
 
 
-def require_literal(original: Mapping[str, str], change: Change) -> None:
-    """Make sure that the edits and the patch of a change produce the changed texts from the original.
+def require_exact_edits(original: Mapping[str, str], change: Change) -> None:
+    """Check that the edits and the patch of a change produce the changed texts from the original.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def read_patch(path: str | os.PathLike[str]) -> Patch:
 
 
 def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell: str | None) -> Change:
-    """Return new texts as a change that can be applied to functions that already exist.
+    """Return new texts as a change that can be applied to existing functions.
 
     Parameters
     ----------
@@ -206,16 +206,18 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
         if old_tree is None or new_tree is None:
             continue  # applying the change reports the syntax error
         is_function = program.files[source] == compiled_cell
-        old_parts, new_parts = (list(_parts(tree.body, is_function=is_function)) for tree in (old_tree, new_tree))
-        line = _line_outside_functions(old_parts, new_parts)
+        old_parts, new_parts = (
+            list(_top_level_parts(tree.body, is_function=is_function)) for tree in (old_tree, new_tree)
+        )
+        line = _first_change_outside_functions(old_parts, new_parts)
         if line is not None:
             raise CannotApplyError(f"line {line} is outside of functions; run the cell to see what changing it does")
-        old_decorators, new_decorators = _compiling_functions(old_tree), _compiling_functions(new_tree)
+        old_decorators, new_decorators = _compiling_decorators(old_tree), _compiling_decorators(new_tree)
         removed_names = old_decorators.keys() - new_decorators.keys()
-        differs = any(
+        has_other_decorators = any(
             old_decorators[name] != new_decorators[name] for name in old_decorators.keys() & new_decorators.keys()
         )
-        if differs or (removed_names and not new_decorators.keys() - old_decorators.keys()):
+        if has_other_decorators or (removed_names and not new_decorators.keys() - old_decorators.keys()):
             raise CannotApplyError("it changes how a function is compiled; run the cell to see what that does")
         moves_compilation = moves_compilation or bool(removed_names)
     return Change(texts, compiles_itself=moves_compilation)
@@ -261,8 +263,8 @@ def _definition_index(lines: list[str]) -> int | None:
     return next((index for index, line in enumerate(lines) if _DEFINITION_LINE.match(line)), None)
 
 
-def conditions_in(texts: Mapping[str, str], program: Program) -> list[Condition]:
-    """Return the tests of the original whose branches contain changed lines: both sides must run."""
+def conditions_of_changed_branches(texts: Mapping[str, str], program: Program) -> list[Condition]:
+    """Return the tests of the branches in the original that contain changed lines; trials must run both sides."""
     conditions: list[Condition] = []
     edits = edits_of(program.texts, Change(texts))
     for source in texts:
@@ -280,7 +282,7 @@ def _overlaps(lines: range, node: ast.If | ast.IfExp) -> bool:
     return lines.start <= (node.end_lineno or node.lineno) and node.lineno < lines.stop
 
 
-def _source_at(path: str, files: Mapping[str, str], names: Mapping[str, str]) -> str | None:
+def _source_of_path(path: str, files: Mapping[str, str], names: Mapping[str, str]) -> str | None:
     by_name = next((source for source, name in names.items() if name == path), None)
     suffix = f"/{path.lstrip('/')}"
     return by_name or next((source for source, file in files.items() if f"/{file}".endswith(suffix)), None)
@@ -294,8 +296,10 @@ class _TopLevelPart(NamedTuple):
     is_new_function: bool = False
 
 
-def _parts(body: Sequence[ast.stmt], *, is_function: bool, is_in_class: bool = False) -> Iterator[_TopLevelPart]:
-    """Yield code that runs when a module loads; of a cell compiled as a function, only imports, functions, classes."""
+def _top_level_parts(
+    body: Sequence[ast.stmt], *, is_function: bool, is_in_class: bool = False
+) -> Iterator[_TopLevelPart]:
+    """Yield module-level code; for a cell compiled as a function, only its imports, functions and classes."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -306,7 +310,7 @@ def _parts(body: Sequence[ast.stmt], *, is_function: bool, is_in_class: bool = F
             case ast.ClassDef():
                 header = [ast.dump(part) for part in (*node.bases, *node.keywords, *node.decorator_list)]
                 yield _TopLevelPart(f"class {node.name} {header}", node.lineno)
-                yield from _parts(node.body, is_function=is_function, is_in_class=True)
+                yield from _top_level_parts(node.body, is_function=is_function, is_in_class=True)
             case ast.Expr(ast.Constant()) | ast.Pass():
                 pass
             case ast.Import() | ast.ImportFrom():
@@ -315,7 +319,7 @@ def _parts(body: Sequence[ast.stmt], *, is_function: bool, is_in_class: bool = F
                 yield _TopLevelPart(ast.dump(node), node.lineno)
 
 
-def _line_outside_functions(old_parts: list[_TopLevelPart], new_parts: list[_TopLevelPart]) -> int | None:
+def _first_change_outside_functions(old_parts: list[_TopLevelPart], new_parts: list[_TopLevelPart]) -> int | None:
     """Return the first line outside of functions that differs, if any; the new text may add functions."""
     old_texts, new_texts = ([part.text for part in parts] for parts in (old_parts, new_parts))
     matcher = difflib.SequenceMatcher(None, old_texts, new_texts, autojunk=False)
@@ -329,8 +333,8 @@ def _line_outside_functions(old_parts: list[_TopLevelPart], new_parts: list[_Top
     return None
 
 
-def _compiling_functions(tree: ast.Module) -> dict[str, str]:
-    """Return the decorators that compile, for each top-level function that has some."""
+def _compiling_decorators(tree: ast.Module) -> dict[str, str]:
+    """Return the decorators that compile, for each top-level function with at least one."""
     decorators: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
@@ -371,8 +375,7 @@ _active_patches: list[AppliedPatch] = []
 def apply_patch(patch: str) -> AppliedPatch:
     """Change functions of this process according to a patch; no file is written.
 
-    Code that is already compiled stays unchanged: explain the call afresh, or call
-    ``torch.compiler.reset()``.
+    Code that is already compiled stays unchanged: explain the call again, or call ``torch.compiler.reset()``.
 
     Parameters
     ----------
@@ -396,12 +399,12 @@ def apply_patch(patch: str) -> AppliedPatch:
         hunks_by_path.setdefault(patched_file.path, []).extend(patched_file)
     if not hunks_by_path:
         raise ValueError("this is not a unified diff: it names no file")
-    files = {path: _filename(path) for path in hunks_by_path}
+    files = {path: _resolve_patch_path(path) for path in hunks_by_path}
     texts = {path: "".join(linecache.getlines(file)).removesuffix("\n") for path, file in files.items()}
     new_texts = {path: _patched_text(path, texts[path], hunks) for path, hunks in hunks_by_path.items()}
     undo = contextlib.ExitStack()
-    application = undo.enter_context(changed_functions(Program(files, texts), new_texts))
-    undo.enter_context(application.with_definitions())
+    application = undo.enter_context(replace_functions(Program(files, texts), new_texts))
+    undo.enter_context(application.add_definitions())
     applied_patch = AppliedPatch(tuple(files.values()), len(application.functions), undo)
     _active_patches.append(applied_patch)
     return applied_patch
@@ -414,8 +417,8 @@ def _patched_text(path: str, text: str, hunks: list[Hunk]) -> str:
         raise ValueError(f"{path} does not have the lines that the patch changes: it is a different version") from None
 
 
-def _filename(path: str) -> str:
-    """Return the file of a loaded module, or of the working directory, to which a path of a patch refers."""
+def _resolve_patch_path(path: str) -> str:
+    """Return the file to which a path in a patch refers: that of a loaded module, or one in the working directory."""
     for module in sys.modules.copy().values():
         filename = getattr(module, "__file__", None)
         if isinstance(filename, str) and filename.replace("\\", "/").endswith(f"/{path.lstrip('/')}"):

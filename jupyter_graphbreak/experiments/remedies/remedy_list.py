@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.change import (
-    are_settings_in_conflict,
     decision_for_person,
+    do_settings_conflict,
     remedy_of_change,
 )
 from jupyter_graphbreak.experiments.remedies.changed_entry import outermost_module
@@ -59,13 +59,13 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
         optimizer_step = next((steps[advice.text] for advice in break_.advice if advice.text in steps), None)
         if optimizer_step is not None:
             return optimizer_step
-        owner, call = OWNERS[break_.owner], _own_call(report, break_)
+        owner, call = OWNERS[break_.owner], _user_call(report, break_)
         if call is None:
             # PyTorch's line only shows what the program does, such as a hook of a module.
             step = known_cause(break_.gb_id, break_.gb_type).manual_step if break_.owner == "torch" else None
             return step.text if step is not None else owner.manual_step
         sentence = owner.step_for_error if break_.outcome == "error" else owner.step_for_call
-        return sentence.format(call=f"`{_shortened(_code_of_call(call))}` (line {call.line})")
+        return sentence.format(call=f"`{_shorten(_code_of_call(call))}` (line {call.line})")
     code = code_at(break_)
     cause = known_cause(break_.gb_id, break_.gb_type, code=code)
     texts = {advice.text for advice in break_.advice}
@@ -77,11 +77,11 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
     return step.text_after_failure if is_obsolete else step.text
 
 
-def _own_call(report: Report, break_: Break) -> Location | None:
-    """Return the call in the reader's own compiled code that leads to a break in a library, if there is one."""
+def _user_call(report: Report, break_: Break) -> Location | None:
+    """Return the call in the user's compiled code that leads to a break in a library, if there is one."""
     user_sources = {source.id for source in report.sources if source.kind != "library"}
     compiled = {(frame.location.source, frame.function) for frame in report.frames if frame.location is not None}
-    last = next((place for place in reversed(break_.stack) if place.source in user_sources), None)
+    last = next((location for location in reversed(break_.stack) if location.source in user_sources), None)
     return last if last is not None and last.code and (last.source, last.function) in compiled else None
 
 
@@ -98,13 +98,13 @@ def _code_of_call(call: Location) -> str:
 
 def _general_step(code: str) -> str:
     call = re.match(r"[\w.]+(?=\()", code)
-    subject = f"{call[0]}()" if call is not None else _shortened(code)
+    subject = f"{call[0]}()" if call is not None else _shorten(code)
     if not subject:
         return "Decide whether the code that PyTorch could not trace here is needed in the compiled function."
     return f"Decide whether {subject} can go before or after the call, or be written with operations on tensors."
 
 
-def _shortened(code: str) -> str:
+def _shorten(code: str) -> str:
     line = " ".join(code.split())
     limit = 60
     return line if len(line) <= limit else f"{line[: limit - 3].rstrip()}..."
@@ -150,14 +150,14 @@ def with_remedies(
         for search, candidates_of_search in zip(searches, by_search, strict=True)
         for ident in candidates_of_search
     }
-    remedies, merged_ids = _merged_over_entries(_merged_remedies(remedies, entries))
+    remedies, merged_ids = _merge_over_entries(_merge_over_calls(remedies, entries))
     remedies = _with_exclusions(remedies)
-    kept_ids = {remedy.id for remedy in remedies}
+    remaining_ids = {remedy.id for remedy in remedies}
     by_search = [
         {
             new_id: candidate
             for ident, candidate in candidates_of_search.items()
-            if (new_id := merged_ids.get(ident, ident)) in kept_ids
+            if (new_id := merged_ids.get(ident, ident)) in remaining_ids
         }
         for candidates_of_search in by_search
     ]
@@ -170,7 +170,9 @@ def with_remedies(
     remedies += [replace(step, id=f"r{number}") for number, step in enumerate(steps, start=last_number + 1)]
     faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
     notes = [
-        Diagnostic("warning", f"Changes of {runner.entry.function} may act differently with its own backend: {reason}.")
+        Diagnostic(
+            "warning", f"Changes of {runner.entry.function} may behave differently with its own backend: {reason}."
+        )
         for runner in (search.runner for search in searches)
         if (reason := runner.why_other_backend()) is not None
     ]
@@ -264,7 +266,7 @@ class _BreakRemedyBuilder:
                 yield break_.id
 
     def _code_for_reader(self, code: str | None) -> str | None:
-        """Return code with the reader's own name for the module that switches call ``model``, if that is certain."""
+        """Return code with the user's name for the module that switches call ``model``, if it is unambiguous."""
         entry = self._search.runner.entry
         module = outermost_module(entry.call, entry.arguments)
         if code is None or module is None:
@@ -287,7 +289,7 @@ def _frames_within(report: Report, ident: str) -> set[str]:
     return within
 
 
-def _merged_remedies(remedies: list[Remedy], entries: Mapping[str, Entry]) -> list[Remedy]:
+def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> list[Remedy]:
     """Merge equal changes that were tried with different calls of one entry: the worse verdict counts."""
     remedies_by_change: dict[object, Remedy] = {}
     for remedy in remedies:
@@ -304,7 +306,7 @@ def _merged_remedies(remedies: list[Remedy], entries: Mapping[str, Entry]) -> li
     return list(remedies_by_change.values())
 
 
-def _merged_over_entries(remedies: list[Remedy]) -> tuple[list[Remedy], dict[str, str]]:
+def _merge_over_entries(remedies: list[Remedy]) -> tuple[list[Remedy], dict[str, str]]:
     """Merge equal changes that work for different entries; also return the new ids of those that were merged."""
     remedies_by_change: dict[object, Remedy] = {}
     merged_ids: dict[str, str] = {}
@@ -314,12 +316,12 @@ def _merged_over_entries(remedies: list[Remedy]) -> tuple[list[Remedy], dict[str
         key = change if remedy.verdict in WORKING else remedy.id
         earlier_remedy = remedies_by_change.setdefault(key, remedy)
         if earlier_remedy is not remedy:
-            remedies_by_change[key] = _merged_remedy(earlier_remedy, remedy)
+            remedies_by_change[key] = _merge_pair(earlier_remedy, remedy)
             merged_ids[remedy.id] = earlier_remedy.id
     return list(remedies_by_change.values()), merged_ids
 
 
-def _merged_remedy(one: Remedy, other: Remedy) -> Remedy:
+def _merge_pair(one: Remedy, other: Remedy) -> Remedy:
     """Return two remedies with the same change as one: the worse verdict counts, and the evidence is added up."""
     worse_remedy = max(one, other, key=lambda remedy: RANK[remedy.verdict])
     evidence = None
@@ -348,7 +350,7 @@ def _merged_remedy(one: Remedy, other: Remedy) -> Remedy:
 
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
-    """Return remedies in which each working one names the working ones that cannot be applied together with it."""
+    """Return the remedies; each working one lists the working ones that cannot be applied together with it."""
     working_remedies = [remedy for remedy in remedies if remedy.verdict in WORKING]
     excludes = {
         remedy.id: [other.id for other in working_remedies if other is not remedy and _are_in_conflict(remedy, other)]
@@ -358,7 +360,7 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
 
 
 def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
-    """Return whether two remedies change the same lines or set different values, or one makes the other pointless."""
+    """Return whether two remedies change the same lines or set different values, or one makes the other useless."""
     if INNER_FAMILY in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
         return True
     for first_edit in first.edits:
@@ -370,13 +372,13 @@ def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
             are_at_same_lines = first_edit.first_line == second_edit.first_line if has_insertion else not are_apart
             if first_edit.source == second_edit.source and are_at_same_lines:
                 return True
-    return are_settings_in_conflict(first.settings, second.settings)
+    return do_settings_conflict(first.settings, second.settings)
 
 
 def _manual_steps(
     report: Report, remedies: list[Remedy], searches: Sequence[Search], reasons: Sequence[str]
 ) -> list[Remedy]:
-    """Return the decisions that remain: for breaks without a working remedy, and functions that run eagerly."""
+    """Return the decisions that remain for breaks without a working remedy, and for functions that run eagerly."""
     fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
     ran_out_of_time = any(search.unreached_breaks for search in searches)
     manual_steps: list[Remedy] = []
@@ -389,7 +391,7 @@ def _manual_steps(
             failed_titles = [remedy.title for remedy in tried_remedies]
             reason = None if failed_titles else NO_TIME_AT_ALL if ran_out_of_time else next(iter(reasons), None)
             reason = INTERRUPTED if INTERRUPTED in reasons else reason
-            # As long as changes are left to try, no decision is due.
+            # While there are changes left to try, the user has nothing to decide.
             sentence = None
             if reason != INTERRUPTED:
                 sentence = _decision_on_switch(break_, remedies) or manual_step_of_break(report, break_, failed_titles)

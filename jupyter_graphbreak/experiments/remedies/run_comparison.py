@@ -1,6 +1,6 @@
 """Compare a run of a changed program with a run of the original, and describe the differences.
 
-Breaks are compared by their places: the causes may change.
+Breaks are compared by location, because their causes may change.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ class BreakComparison:
     Parameters
     ----------
     removed_breaks : frozenset of str
-        The ids of the program's breaks whose places no longer break on any input.
-    other_cause : dict
-        For breaks whose places now break for a different cause: the new break.
+        The ids of the program's breaks whose lines no longer break on any input.
+    breaks_of_other_cause : dict
+        The new break on the same lines, for each break whose lines now break only for a different cause.
     new_breaks : list of Break
-        The breaks at places where the program does not break, in the order in which they occurred.
+        The breaks on lines where the original program does not break, in the order in which they occurred.
     """
 
     removed_breaks: frozenset[str]
-    other_cause: Mapping[str, Break]
+    breaks_of_other_cause: Mapping[str, Break]
     new_breaks: list[Break]
 
 
@@ -90,7 +90,7 @@ def compare_breaks(
     breaks_after = [pair for run in after for pair in run.with_lines()]
     first_call_breaks = breaks_before[: len(before[0].report.breaks)]
     remaining = {old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks}
-    other_cause = {
+    breaks_of_other_cause = {
         old.break_.id: breaks_now[0]
         for old in first_call_breaks
         if (breaks_now := remaining[old.break_.id])
@@ -99,10 +99,10 @@ def compare_breaks(
     new_breaks = [
         new_break
         for new_break, new_lines in breaks_after
-        if not any(_is_same_place(old.break_, old.new_lines, new_break, new_lines) for old in breaks_before)
+        if not any(_is_on_same_line(old.break_, old.new_lines, new_break, new_lines) for old in breaks_before)
     ]
     removed_breaks = frozenset(ident for ident, breaks_now in remaining.items() if not breaks_now)
-    return BreakComparison(removed_breaks, other_cause, new_breaks)
+    return BreakComparison(removed_breaks, breaks_of_other_cause, new_breaks)
 
 
 class _OldBreak(NamedTuple):
@@ -118,10 +118,10 @@ class _ChangedFiles:
 
     def __init__(self, texts: Mapping[str, tuple[str, str]]) -> None:
         self._line_maps = {name: _line_map(*old_and_new) for name, old_and_new in texts.items()}
-        self._hunks = {name: _replaced_together(*old_and_new) for name, old_and_new in texts.items()}
+        self._hunks = {name: _replaced_blocks(*old_and_new) for name, old_and_new in texts.items()}
 
     def new_lines(self, lines: Iterable[FileLine]) -> frozenset[FileLine]:
-        """Return the lines of the changed files that lines became."""
+        """Return the lines of the changed files that correspond to the given lines."""
         maps = self._line_maps
         return frozenset((name, new) for name, line in lines for new in (maps[name][line] if name in maps else {line}))
 
@@ -139,7 +139,7 @@ def _remaining_breaks(
     breaks_after: Sequence[tuple[Break, frozenset[FileLine]]],
     files: _ChangedFiles,
 ) -> list[Break]:
-    """Return the breaks of the changed program that are at the place of a break, and not a different known break."""
+    """Return the breaks of the changed program on the lines of a break, except different known breaks."""
     # If a change replaced the lines of both breaks together, both are at the same new lines.
     breaks_elsewhere = [
         other
@@ -151,7 +151,7 @@ def _remaining_breaks(
     return [
         new_break
         for new_break, new_lines in breaks_after
-        if _is_same_place(old.break_, old.new_lines, new_break, new_lines)
+        if _is_on_same_line(old.break_, old.new_lines, new_break, new_lines)
         and (
             cause_of(old.break_) == cause_of(new_break)
             or not any(
@@ -162,10 +162,10 @@ def _remaining_breaks(
     ]
 
 
-def _is_same_place(
+def _is_on_same_line(
     old_break: Break, old_lines: frozenset[FileLine], new_break: Break, new_lines: frozenset[FileLine]
 ) -> bool:
-    """Return whether two breaks are at the same place; breaks without a known place are compared by their type."""
+    """Return whether two breaks share a line; breaks without known lines are compared by their type."""
     return bool(old_lines & new_lines) if old_lines or new_lines else old_break.gb_type == new_break.gb_type
 
 
@@ -210,7 +210,7 @@ def _line_map(old: str, new: str) -> dict[int, set[int]]:
     return line_map
 
 
-def _replaced_together(old: str, new: str) -> dict[int, int]:
+def _replaced_blocks(old: str, new: str) -> dict[int, int]:
     """Map each line that a change replaces to a number of its block of consecutive replaced lines."""
     matcher = difflib.SequenceMatcher(None, old.split("\n"), new.split("\n"), autojunk=False)
     return {
@@ -252,13 +252,13 @@ def compared_aspects(results: list[Result]) -> list[str]:
     return [*aspects, "aliasing", "state", "random numbers"]
 
 
-def functions_given_up(report: Report) -> set[str]:
+def functions_over_recompile_limit(report: Report) -> set[str]:
     """Return the functions that run eagerly, with everything they call, because they were compiled too often."""
     return {skipped.function for skipped in report.skipped if skipped.kind in {"recompile limit", "shared wrapper"}}
 
 
 def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
-    """Describe a break of some runs; a line is named with its file, or with its cell if there are several."""
+    """Describe a break of some runs, with the file of its line, or with its cell if there are several."""
     location = graph_break.location
     if location is None:
         return f"elsewhere: {graph_break.gb_type}"
@@ -274,13 +274,13 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
-    """Return whether both programs raise for an input, and the original does so in an operation of PyTorch."""
+    """Return whether both programs raise for an input, and the original does so in a PyTorch operation."""
     raised = case.expected.raised
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
 
 def _is_refused_by_operation(case: ReferenceCase) -> bool:
-    """Return whether an operation of the original refuses an edge input, other than by converting it for Python.
+    """Return whether an operation of the original refuses an edge input, apart from conversions to a Python value.
 
     A program may rely on the error of a test of several elements, for which ``torch.where`` returns a result.
     """
@@ -295,14 +295,14 @@ def is_refused_or_nan(case: ReferenceCase) -> bool:
 
 
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
-    """Drop the differences that compiling or computing both sides causes on inputs not meant for the function.
+    """Drop the differences due to compiling or to computing both sides, on inputs not meant for the function.
 
     PyTorch's operations use different error messages while a graph is captured, and a change may leave out an operation
     that refuses an input. A gradient counts only if the original returns finite numbers: for infinite ones it is
     undefined in both programs.
     """
     expected = case.expected
-    if case.input.only_errors_count and (expected.raised is not None or result.raised is None):
+    if case.input.counts_errors_only and (expected.raised is not None or result.raised is None):
         return []
     if result.raised is None and _is_refused_by_operation(case):
         return []
@@ -324,8 +324,8 @@ def _is_of_other_kind(case: ReferenceCase) -> bool:
     return bool(case.input.other_kind)
 
 
-def _is_lookup_in_changed_state(case: ReferenceCase, diffs: list[Difference]) -> bool:
-    """Return whether a program only fails to find an item, after a number in the state was changed without its list."""
+def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
+    """Return whether a program only fails to look up an item, after a number in the state changed but not its list."""
     errors = ("raises IndexError", "raises KeyError")
     counting = [difference for difference in diffs if not difference.is_acceptable]
     return bool(case.input.state and counting) and all(item.text.startswith(errors) for item in counting)
@@ -352,16 +352,16 @@ class EdgeFindings:
     disqualifying_difference: str | None = None
     noted_difference: str | None = None
 
-    def extended(
+    def with_inputs(
         self,
         pairs: Iterable[tuple[ReferenceCase, list[Difference]]],
         *,
         is_noted: Callable[[ReferenceCase], bool] = _is_of_other_kind,
     ) -> EdgeFindings:
-        """Add inputs and their differences to the findings, up to the first disqualifying difference.
+        """Return these findings plus further inputs and their differences, up to the first disqualifying difference.
 
         Differences on inputs for which ``is_noted`` is true do not mean that the change fails; the first one is noted.
-        So are those of a number that no longer fits a list, such as the number of a module's layers.
+        The same applies if a number in the state no longer fits a list, such as the number of a module's layers.
         """
         findings = self
         for case, case_diffs in pairs:
@@ -369,7 +369,7 @@ class EdgeFindings:
             disqualifying_difference = next(
                 (difference.text for difference in case_diffs if not difference.is_acceptable), None
             )
-            if not is_noted(case) and not _is_lookup_in_changed_state(case, case_diffs):
+            if not is_noted(case) and not _only_fails_lookup(case, case_diffs):
                 findings = replace(findings, diffs=_with_new_kinds(findings.diffs, case_diffs))
                 if disqualifying_difference is not None:
                     return replace(

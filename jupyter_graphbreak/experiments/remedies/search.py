@@ -13,8 +13,8 @@ from jupyter_graphbreak.experiments.families.switches import SWITCHES
 from jupyter_graphbreak.experiments.families.table import proposals_for
 from jupyter_graphbreak.experiments.remedies import own_edits
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
-from jupyter_graphbreak.experiments.remedies.change import Change, merged_change
-from jupyter_graphbreak.experiments.remedies.inner_calls import compiled_entry
+from jupyter_graphbreak.experiments.remedies.change import Change, merge_changes
+from jupyter_graphbreak.experiments.remedies.inner_calls import describe_entry
 from jupyter_graphbreak.experiments.remedies.run_comparison import cause_of, code_at
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Kind
     from jupyter_graphbreak.report.schema import Break, Report
 
-#: If at least this many breaks have no remedy, removing them one by one rarely works.
-_MANY_UNREMOVED = 4
+#: If at least this many breaks have no remedy yet, removing them one by one rarely works.
+_MANY_UNFIXED_BREAKS = 4
 #: If there is time for fewer trials than this, the search rarely removes breaks in libraries.
 _FEW_TRIALS = 5
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
@@ -93,15 +93,15 @@ class Search:
     ----------
     deadline : float
         The deadline, in seconds of :func:`time.monotonic`.
-    wanted_breaks : frozenset of str or None
+    breaks_to_remove : frozenset of str or None
         The breaks of the runner's report to remove; ``None`` for all of them.
     first_breaks : frozenset of str
-        The breaks to begin with, because an earlier search was interrupted before it reached them.
+        The breaks to start with, because an earlier search was interrupted before it reached them.
     """
 
     runner: TrialRunner
     deadline: float
-    wanted_breaks: frozenset[str] | None = None
+    breaks_to_remove: frozenset[str] | None = None
     on_status: OnStatus = lambda _: None
     first_breaks: frozenset[str] = frozenset()
     candidates: list[Candidate] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Search:
     broken_part: BrokenPart | None = None
     #: The proposals that work for many breaks at once; they are not tried again for a single break.
     _settings_applied_at_once: list[Proposal] = field(default_factory=list)
-    #: The steps that did not help the combination: the break's type, its code, and the title of the step.
+    #: The steps that did not improve the combination: each with the break's type, its code, and the step's title.
     _useless_steps: set[tuple[str, str, str]] = field(default_factory=set)
     _phase_end: float = float("inf")
     #: The time when the search for the current break must end, so that time is left for the other breaks.
@@ -126,20 +126,20 @@ class Search:
     def run(self) -> list[Candidate]:
         """Try all settings at once, then proposals for each break until one works, then all working ones combined.
 
-        A part of the entry is compiled instead of all of it when that is most likely to help: first for a training
-        step, for loops that run eagerly, if no change is known for at least half of the breaks, and if there is time
-        for a few trials only and at least half of the breaks are in libraries; before the single breaks if there are
-        many; and last otherwise.
+        Compiling only a part of the entry comes first if that is most likely to help: for a training step, for loops
+        that run eagerly, if no change is known for at least half of the breaks, and if there is time for only a few
+        trials and at least half of the breaks are in libraries. It comes before the single breaks if there are many,
+        and last otherwise.
         """
         start_s, total_s = time.monotonic(), self.deadline - time.monotonic()
         is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(total_s)
-        has_tried_inside = is_hopeless or self._usually_needs_a_part()
-        if has_tried_inside:  # there may be no time left for it later
-            self._compile_inside(self.deadline if is_hopeless else start_s + _SHARE_OF_PART_FIRST * total_s)
+        has_tried_part = is_hopeless or self._usually_needs_a_part()
+        if has_tried_part:  # there may be no time left for it later
+            self._try_part_until(self.deadline if is_hopeless else start_s + _SHARE_OF_PART_FIRST * total_s)
         # Nothing else is tried for the breaks that a training step should leave outside the compiled part.
         best_candidates = self._best_of_training_step()
         self._phase_end = start_s + _SHARE_AT_ONCE * total_s
-        settings_candidate = self._apply_all_settings(except_for=best_candidates.keys())
+        settings_candidate = self._try_all_settings(except_for=best_candidates.keys())
         self._phase_end = start_s + _SHARE_OF_SINGLE * total_s
         settings_by_break = (
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
@@ -147,10 +147,10 @@ class Search:
         # A result that differs, or also needs an edit, counts only for breaks without a better candidate.
         if settings_candidate is not None and _is_sufficient(settings_candidate):
             best_candidates = settings_by_break | best_candidates
-        if not has_tried_inside and len(self._unfixed_breaks()) >= _MANY_UNREMOVED:
-            has_tried_inside = True
+        if not has_tried_part and len(self._unfixed_breaks()) >= _MANY_UNFIXED_BREAKS:
+            has_tried_part = True
             now_s = time.monotonic()
-            self._compile_inside(now_s + _SHARE_OF_PART_IF_MANY * (self.deadline - now_s))
+            self._try_part_until(now_s + _SHARE_OF_PART_IF_MANY * (self.deadline - now_s))
         self._search_each_break(best_candidates)
         if settings_candidate is not None and not _is_sufficient(settings_candidate):
             rank = RANK[settings_candidate.result.verdict]
@@ -161,8 +161,8 @@ class Search:
         self._phase_end = start_s + _SHARE_OF_COMBINING * total_s
         best_ids = set(map(id, best_candidates.values()))
         self._combine([candidate for candidate in self.candidates if id(candidate) in best_ids])
-        if not has_tried_inside:
-            self._compile_inside(self.deadline)
+        if not has_tried_part:
+            self._try_part_until(self.deadline)
         self.candidates = _without_needless_steps(self.candidates)
         return self.candidates
 
@@ -184,7 +184,7 @@ class Search:
         report = self.runner.original.report
         breaks = {break_.id: break_ for break_ in report.breaks}
         waiting_breaks = [
-            ident for ident in report.order or breaks if self.wanted_breaks is None or ident in self.wanted_breaks
+            ident for ident in report.order or breaks if self.breaks_to_remove is None or ident in self.breaks_to_remove
         ]
         waiting_breaks.sort(key=lambda ident: ident not in self.first_breaks)
         for late_breaks in (self.unreached_breaks, list[str]()):  # no break of the second round counts as unreached
@@ -207,7 +207,7 @@ class Search:
                     waiting_breaks.append(ident)
 
     def try_function(self, function: Callable[..., Any]) -> None:
-        """Run the trial of a user's own replacement for the entry's function."""
+        """Run the trial of the user's replacement for the entry's function."""
         report = self.runner.original.report
         name = getattr(function, "__qualname__", type(function).__name__)
         change = own_edits.replacement_as_change(self.runner.program, self.runner.entry.call, function)
@@ -220,7 +220,7 @@ class Search:
         )
 
     def try_edit(self, edit: EditedCells | Patch) -> bool:
-        """Run the trial of a user's own edit; return whether it changes this entry's program."""
+        """Run the trial of the user's edit; return whether it changes this entry's program."""
         program = self.runner.executed_program
         report = self.runner.original.report
         names = {source.id: source.path or source.name for source in report.sources}
@@ -233,7 +233,9 @@ class Search:
                 return False
             call = self.runner.entry.call
             change = own_edits.change_from_texts(texts, program, call.__code__.co_filename if is_cell(call) else None)
-            watched_conditions = tuple((Change(), condition) for condition in own_edits.conditions_in(texts, program))
+            watched_conditions = tuple(
+                (Change(), condition) for condition in own_edits.conditions_of_changed_branches(texts, program)
+            )
             result = self._run_trial(change, goals, watched_conditions, is_thorough=True)
         except CannotApplyError as error:
             result = TrialResult(Change(), "not tried", str(error))
@@ -280,8 +282,8 @@ class Search:
         end = min(self._phase_end, self._share_end, self.deadline)
         return now > end or now + self._longest_trial_s / 2 > self.deadline
 
-    def _apply_all_settings(self, except_for: Collection[str]) -> Candidate | None:
-        """Try the settings and switches of all breaks together: a single setting may only uncover the next break.
+    def _try_all_settings(self, except_for: Collection[str]) -> Candidate | None:
+        """Try the settings and switches for all breaks together: a single setting may only uncover the next break.
 
         Return the candidate that works, if there is one.
         """
@@ -290,7 +292,7 @@ class Search:
         steps: list[Proposal] = []
         is_risk_needed = False
         for break_ in report.breaks:
-            if break_.id not in except_for and (self.wanted_breaks is None or break_.id in self.wanted_breaks):
+            if break_.id not in except_for and (self.breaks_to_remove is None or break_.id in self.breaks_to_remove):
                 proposals = proposals_for(self._problem(report, break_, texts), self._note_fault)
                 without_edits = [proposal for proposal in proposals if proposal.kind != "edit"]
                 goals += [break_.id] if without_edits else []
@@ -344,7 +346,7 @@ class Search:
             if self._is_out_of_time():
                 return best, False
             tried_proposals.append(proposal)
-            status = f"{number} of {len(proposals)}: {proposal.title} at {_place_text(target)}"
+            status = f"{number} of {len(proposals)}: {proposal.title} at {_location_text(target)}"
             candidate = self._run_candidate(frozenset({target.id}), [proposal], status)
             self.candidates.append(candidate)
             if candidate.works and (best is None or RANK[candidate.result.verdict] < RANK[best.result.verdict]):
@@ -383,7 +385,7 @@ class Search:
         )
         fixed_breaks = {ident for candidate in working_candidates for ident in candidate.breaks}
         breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed_breaks
-        return breaks if self.wanted_breaks is None else breaks & self.wanted_breaks
+        return breaks if self.breaks_to_remove is None else breaks & self.breaks_to_remove
 
     def _has_few_proposals(self) -> bool:
         """Return whether at least half of the unfixed breaks have no proposals, as in a library's generation loop."""
@@ -413,7 +415,7 @@ class Search:
             break_.id for break_ in breaks if belongs_outside(break_.gb_id, break_.gb_type, code_at(break_))
         )
 
-    def _compile_inside(self, end: float) -> None:
+    def _try_part_until(self, end: float) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy.
 
         Parameters
@@ -423,11 +425,11 @@ class Search:
         """
         deadline, self._phase_end, self.deadline = self.deadline, float("inf"), end
         try:
-            self._try_compiling_inside()
+            self._try_part()
         finally:
             self.deadline = deadline
 
-    def _try_compiling_inside(self) -> None:
+    def _try_part(self) -> None:
         report, program = self.runner.original.report, self.runner.program
         goals = self._unfixed_breaks()
         if not goals or is_cell(self.runner.entry.call) or self._is_out_of_time():
@@ -439,7 +441,7 @@ class Search:
             with limit_time(self.deadline):
                 inner_calls = self.runner.find_inner_calls(self._breaks_to_keep_outside())
             self.broken_part = inner_calls.broken_part
-            entry = compiled_entry(self.runner.entry)
+            entry = describe_entry(self.runner.entry)
             proposal = propose_inner_compilation(
                 texts, program.files, entry, inner_calls.calls, inner_calls.share, top_level_names()
             )
@@ -466,7 +468,7 @@ class Search:
         watched_conditions: tuple[WatchedCondition, ...],
         max_targets: int | None = None,
     ) -> tuple[TrialResult, Proposal, tuple[WatchedCondition, ...]] | None:
-        """Fix one more break of a changed program; return the first better result, if any, its step and all conditions.
+        """Fix one more break of a changed program; return the first better result, its step and all conditions, if any.
 
         Parameters
         ----------
@@ -487,7 +489,7 @@ class Search:
                     continue
                 if self._is_out_of_time():
                     return None
-                self.on_status(f"{proposal.title} at {_place_text(target)} as well")
+                self.on_status(f"{proposal.title} at {_location_text(target)} as well")
                 all_conditions = (
                     *watched_conditions,
                     *((result.change, condition) for condition in proposal.conditions),
@@ -504,9 +506,9 @@ class Search:
         goals = frozenset(break_.id for break_ in report.breaks)
         change, merged_candidates = Change(), list[Candidate]()
         for part in parts:
-            joined_change = merged_change(texts, change, part.result.change)
-            if joined_change is not None:
-                change = joined_change
+            combined_change = merge_changes(texts, change, part.result.change)
+            if combined_change is not None:
+                change = combined_change
                 merged_candidates.append(part)
         if not merged_candidates or (len(merged_candidates) == 1 and goals <= set(merged_candidates[0].breaks)):
             return
@@ -563,7 +565,7 @@ def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
 
 
 def _without_subsumed_settings(steps: list[Proposal]) -> list[Proposal]:
-    """Return the steps, except those whose settings are only a part of another step's."""
+    """Return the steps, except those whose settings another step includes."""
     all_settings = [step.settings.items() for step in steps]
     return [
         step for step in steps if not (step.settings and any(step.settings.items() < other for other in all_settings))
@@ -596,7 +598,7 @@ def _new_candidate(
         tuple(dict.fromkeys(families)),
         tuple(dict.fromkeys(titles)),
         kind,
-        tuple(sorted(breaks, key=_numeric_id)),
+        tuple(sorted(breaks, key=_id_sort_key)),
         watched_conditions,
         result,
     )
@@ -611,11 +613,11 @@ def _break_count(result: TrialResult) -> int:
     return result.report.summary.breaks if result.report is not None else 1 << 30
 
 
-def _place_text(break_: Break) -> str:
+def _location_text(break_: Break) -> str:
     location = break_.location
     return f"line {location.line}" if location is not None else break_.gb_type
 
 
-def _numeric_id(ident: str) -> tuple[int, str]:
+def _id_sort_key(ident: str) -> tuple[int, str]:
     digits = "".join(character for character in ident if character.isdigit())
     return int(digits or 0), ident

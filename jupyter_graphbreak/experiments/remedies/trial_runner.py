@@ -1,4 +1,4 @@
-"""Run the trial of a candidate change: run the program on copies, compare it with the original, give a verdict."""
+"""Run the trial of a candidate change: run the program on copies, compare it with the original, reach a verdict."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.remedies.application import (
     Program,
     compile_file,
-    compiling_cells,
+    find_compiling_cells,
     source_text,
 )
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.changed_entry import open_to_compile, open_uncompiled
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
 from jupyter_graphbreak.experiments.remedies.original import Original
-from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
+from jupyter_graphbreak.experiments.remedies.own_edits import require_exact_edits
 from jupyter_graphbreak.experiments.remedies.run_comparison import (
     EdgeFindings,
     RunBreaks,
     break_summary,
     compare_breaks,
     compared_aspects,
-    functions_given_up,
+    functions_over_recompile_limit,
     is_refusal_by_operation,
     is_refused_or_nan,
     stop_reason,
@@ -39,12 +39,12 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     without_expected_edge_differences,
 )
 from jupyter_graphbreak.experiments.trial.difference import differences
-from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
+from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, seconds_left
+from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
@@ -104,7 +104,7 @@ class CompiledRun:
         return replace(self, results=[*self.results, *results])
 
     def compiles_same_start(self, original: CompiledRun) -> bool:
-        """Return whether Dynamo compiled the first function of the original, or captured no fewer operations."""
+        """Return whether Dynamo compiled the original's first function, or captured at least as many operations."""
         first_function = [frame.function for frame in original.report.frames[:1]]
         captured_as_much = self.report.summary.ops >= original.report.summary.ops > 0
         return captured_as_much or set(first_function) <= {frame.function for frame in self.report.frames}
@@ -132,8 +132,8 @@ class TrialResult:
     seconds: float = 0.0
 
 
-#: Seconds of processor time after which a changed program runs on no further edge inputs.
-_PATIENCE_S = 20.0
+#: The processor time in seconds after which a changed program runs on no further edge inputs.
+_TIME_BUDGET_S = 20.0
 _CONTROL_FLOW_CALLS = (".cond(", ".while_loop(")
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
 #: remaining time.
@@ -178,7 +178,7 @@ class _RunnableChange:
 
     @property
     def differs_when_compiled(self) -> bool:
-        """Whether the change may make the compiled program behave differently.
+        """Whether the change may make only the compiled program behave differently.
 
         It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both sides.
         """
@@ -209,7 +209,7 @@ class TrialRunner:
         self.entry = entry
         self._uncompiled_original = Original(entry)
         self.program = Program(find_cell=find_cell)
-        usual_inputs = _accepted_first(self._uncompiled_original.usual_inputs())
+        usual_inputs = _sort_accepted_first(self._uncompiled_original.usual_inputs())
         #: The backend of all trials: the entry's own, if there is time for it.
         self.backend = entry.backend
         #: The compiled run of the unchanged program, and the seconds that it took: a trial takes at least as long.
@@ -220,7 +220,9 @@ class TrialRunner:
         #: Other cells that may compile the entry, by their own ids.
         self.other_cells = {
             f"other{number}": (filename, cell)
-            for number, (filename, cell) in enumerate(compiling_cells(self.original.files.values(), find_cell).items())
+            for number, (filename, cell) in enumerate(
+                find_compiling_cells(self.original.files.values(), find_cell).items()
+            )
         }
         #: The sources that ran; ``program`` also contains the other cells.
         self.executed_program = Program(
@@ -233,12 +235,12 @@ class TrialRunner:
             files={**self.executed_program.files, **other_files},
             texts={**self.executed_program.texts, **other_texts},
         )
-        #: The places in arguments and state that no two runs leave equal.
-        self._varying_places = frozenset[str]()
+        #: The paths in arguments and state whose values differ after each run.
+        self._varying_paths = frozenset[str]()
         if not all(
             difference.is_acceptable for difference in self._differences(usual_inputs[0], self.original.results[0])
         ):
-            self._varying_places = self._uncompiled_original.varying_places()
+            self._varying_paths = self._uncompiled_original.varying_paths()
         # The differences that compilation alone makes, by input: no remedy causes them. Those on the first input, such
         # as state that a library sets only if `is_compiling()` is false, are expected on all.
         self._compile_differences: dict[int, set[str]] = {}
@@ -285,7 +287,7 @@ class TrialRunner:
             case.expected,
             result,
             compares_values=self._uncompiled_original.is_repeatable,
-            varying=self._varying_places,
+            varying=self._varying_paths,
             compares_signs_of_zero=compares_signs_of_zero,
         )
 
@@ -297,14 +299,14 @@ class TrialRunner:
         *,
         is_thorough: bool = False,
     ) -> TrialResult:
-        """Run a changed program, compare its results with the original's, and give a verdict.
+        """Run a changed program, compare its results with the original's, and reach a verdict.
 
         Parameters
         ----------
         goals : frozenset of str
             The breaks of the original to remove.
         watched_conditions : sequence of WatchedCondition
-            The conditions that the change touches.
+            The conditions that the change edits or crosses.
         is_thorough : bool
             Whether to use all inputs, because nothing is known about the change.
         """
@@ -314,19 +316,19 @@ class TrialRunner:
             functools.partial(open_uncompiled, self.entry, self.program, change),
             compiles_other_function=change.compiles_itself,
         )
-        if self._is_choosing_slow(watched_conditions):  # many changes fail on the first input already
+        if self._is_choosing_slow(watched_conditions):  # many changes already fail on the first input
             first_case = self._uncompiled_original.pool[:1]
-            result = self._trial_result(candidate, goals, first_case, ran_both_sides=None, uses_edge_cases=False)
+            result = self._run_and_judge(candidate, goals, first_case, ran_both_sides=None, uses_edge_cases=False)
             if result.verdict not in WORKING:
                 return result
         try:
             cases, ran_both_sides = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
         except TrialStoppedError as stopped:
             return TrialResult(change, "not tried", stop_reason(stopped))
-        cases = _accepted_first(self._uncompiled_original.pool if is_thorough else cases)
+        cases = _sort_accepted_first(self._uncompiled_original.pool if is_thorough else cases)
         has_sides = any(condition.sides for _, condition in watched_conditions)
         reason = _SIDE_NEVER_RAN if has_sides else _CODE_NEVER_RAN
-        return self._trial_result(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
+        return self._run_and_judge(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
 
     def _is_choosing_slow(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
         """Return whether choosing inputs for conditions takes longer than compiling and calling the program."""
@@ -334,7 +336,7 @@ class TrialRunner:
         return not is_chosen and self._uncompiled_original.seconds > self.original_seconds
 
     def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
-        """Run a replacement of the entry's function on every input, and give a verdict.
+        """Run a replacement for the entry's function on every input, and reach a verdict.
 
         Parameters
         ----------
@@ -343,26 +345,26 @@ class TrialRunner:
         goals : frozenset of str
             The breaks of the original to remove.
         """
-        cases = _accepted_first(self._uncompiled_original.pool)
+        cases = _sort_accepted_first(self._uncompiled_original.pool)
 
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
-            with sandboxed(), use_eager_random_numbers():
+            with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
-                with recompiling(subject.call):
+                with compile_separately(subject.call):
                     return self._run_all(
                         subject.call, subject, Change(), chosen_cases, self.program.find_cell, is_promising
                     )
 
         @contextlib.contextmanager
         def open_uncompiled() -> Iterator[tuple[Any, Subject]]:
-            with sandboxed(), use_eager_random_numbers():
+            with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 yield subject.call, subject
 
         candidate = _RunnableChange(change, run_compiled, open_uncompiled, compiles_other_function=True)
-        return self._trial_result(candidate, goals, cases, ran_both_sides=None)
+        return self._run_and_judge(candidate, goals, cases, ran_both_sides=None)
 
-    def _trial_result(
+    def _run_and_judge(
         self,
         candidate: _RunnableChange,
         goals: frozenset[str],
@@ -385,7 +387,7 @@ class TrialRunner:
             return reason is None and self._verdict(candidate, first_run, diffs, goals)[0] in WORKING
 
         try:
-            require_literal(self.program.texts, candidate.change)
+            require_exact_edits(self.program.texts, candidate.change)
             run = candidate.run_compiled(cases, is_promising)
             inputs = len(run.results)
             reason, diffs = self._compare_results(run, cases)
@@ -400,7 +402,7 @@ class TrialRunner:
                     inputs += edge_case_count
                 except TimeUpError:  # the results so far are worth more than no verdict
                     verdict, reason = ("works on what ran" if verdict == "works" else verdict), _NO_TIME_FOR_EDGE_CASES
-        except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the changed program makes torch do
+        except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - the changed program may make torch raise anything
             verdict, reason = verdict_of_error(error)
         if verdict == "works" and ran_both_sides is False:
             verdict, reason = "works on what ran", reason_if_unproven
@@ -429,10 +431,10 @@ class TrialRunner:
         Returns
         -------
         tuple
-            The verdict, its reason, the breaks that are gone, the differences, and the number of edge inputs.
+            The verdict, its reason, the removed breaks, the differences, and the number of edge inputs.
         """
         try:
-            findings = EdgeFindings(diffs).extended(self._edge_differences(candidate))
+            findings = EdgeFindings(diffs).with_inputs(self._edge_differences(candidate))
         except LineLimitError:
             return "fails", "runs too long on some inputs", removed_breaks, diffs, 0
         ran_uncompiled = findings.inputs
@@ -442,7 +444,7 @@ class TrialRunner:
             edge_run, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
             pairs = list(zip(cases, edge_run.results, original[0].results, strict=False))
             # An edit has been compared uncompiled; captured code may accept what the original refuses, such as NaN.
-            findings = findings.extended(
+            findings = findings.with_inputs(
                 (self._compiled_differences(*results) for results in pairs), is_noted=is_refused_or_nan
             )
         diffs, inputs = findings.diffs, findings.inputs
@@ -487,7 +489,7 @@ class TrialRunner:
             original_run, cases = original
             changed_run = candidate.run_compiled(cases, lambda _: True)
             pairs = zip(cases, changed_run.results, original_run.results, strict=False)
-            findings = findings.extended(self._compiled_differences(*results) for results in pairs)
+            findings = findings.with_inputs(self._compiled_differences(*results) for results in pairs)
             if findings.noted_difference is None and not self._removes_breaks(
                 candidate, removed_breaks, original_run, changed_run
             ):
@@ -534,10 +536,10 @@ class TrialRunner:
         if candidate.is_same_uncompiled:
             return
         edge_cases = self._uncompiled_original.edge_cases()
-        patience = Patience(_PATIENCE_S)
+        time_budget = TimeBudget(_TIME_BUDGET_S)
         with candidate.open_uncompiled() as (call, subject):
             for case in edge_cases:
-                if patience.is_over:
+                if time_budget.is_over:
                     return
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
                 with contextlib.nullcontext() if candidate.differs_when_compiled else line_limit():
@@ -573,7 +575,8 @@ class TrialRunner:
         comparison = self._compare_breaks(candidate.change, run)
         if goals.isdisjoint(comparison.removed_breaks):
             break_of_other_cause = next(
-                (comparison.other_cause[goal] for goal in goals if goal in comparison.other_cause), None
+                (comparison.breaks_of_other_cause[goal] for goal in goals if goal in comparison.breaks_of_other_cause),
+                None,
             )
             if break_of_other_cause is None:
                 return "break stays", None
@@ -601,7 +604,7 @@ class TrialRunner:
         original = self.original.report
         if original.summary.ops and not changed_report.summary.ops:
             return "fails", "then nothing is compiled"
-        given_up = functions_given_up(changed_report) - functions_given_up(original)
+        given_up = functions_over_recompile_limit(changed_report) - functions_over_recompile_limit(original)
         if given_up:
             return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
         return None
@@ -636,7 +639,7 @@ class TrialRunner:
         )
 
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
-        find_cell = self.program.find_changed_cell(change.texts)
+        find_cell = self.program.changed_cell_finder(change.texts)
         with open_to_compile(self.entry, self.program, change) as (call, subject, _):
             return self._run_all(call, subject, change, cases, find_cell, is_promising)
 
@@ -654,7 +657,7 @@ class TrialRunner:
         def compile_here(function: Any) -> Any:
             return self.entry.compile(function, backend)
 
-        inner = InnerModules(subject, change.inner_places, compile_here)
+        inner = InnerModules(subject, change.inner_targets, compile_here)
         compiled = inner.calling(call) if change.compiles_itself else compile_here(call)
         backend_to_force = backend if change.compiles_itself else None
 
@@ -699,6 +702,6 @@ class TrialRunner:
         return run
 
 
-def _accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:
+def _sort_accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Move the inputs for which the function raises to the end."""
     return sorted(cases, key=lambda case: case.expected.raised is not None)

@@ -1,5 +1,5 @@
-"""Write a standalone script, reduced as far as time allows, that shows a break, a recompile, an error or wrong result.
+"""Write a standalone script that reproduces a break, a recompile, an error or a wrong result, as short as time allows.
 
-In: entries of a run and its report. Out: a :class:`~jupyter_graphbreak.report.reproducer.Reproducer`, whose script has
-run in its own process. May import ``trial``, ``recompiles`` and what they import.
+Input: the entries of a run, and its report. Output: a :class:`~jupyter_graphbreak.report.reproducer.Reproducer`, whose
+script has been run in its own process. May import ``trial``, ``recompiles`` and everything that they may import.
 """

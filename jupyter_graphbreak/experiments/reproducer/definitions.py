@@ -1,4 +1,4 @@
-"""Find the syntax trees of functions and classes, as their files or cells define them."""
+"""Find the syntax trees of functions and classes in the files or cells that define them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class UnwritableError(Exception):
-    """Something that the code uses cannot be written as source text; the message names it and ends without a period."""
+    """A value that the code uses cannot be written as source text; the message says which, without a final period."""
 
 
 def function_node(function: types.FunctionType) -> Definition:
@@ -31,13 +31,13 @@ def function_node(function: types.FunctionType) -> Definition:
     Raises
     ------
     UnwritableError
-        If its source text is not available.
+        If the source text of the function is not available.
     """
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)
     if code.co_name == "<module>":
-        return _cell_function(_parsed_definitions("".join(lines), code.co_name))
-    tree = _parsed_definitions(_definition_text(lines, code.co_firstlineno), code.co_qualname)
+        return _cell_function(_parse_definitions("".join(lines), code.co_name))
+    tree = _parse_definitions(_definition_text(lines, code.co_firstlineno), code.co_qualname)
     name = code.co_name
     candidates = [node for node in ast.walk(tree) if isinstance(node, _SCOPES) and _name(node) == name]
     if name == "<lambda>":
@@ -54,14 +54,14 @@ def class_node(class_: type) -> ast.ClassDef:
     Raises
     ------
     UnwritableError
-        If its source text is not available.
+        If the source text of the class is not available.
     """
     try:
         text = textwrap.dedent(inspect.getsource(class_))
     except (OSError, TypeError):
         text = _text_of_class(class_)
     candidates = [
-        node for node in ast.walk(_parsed_definitions(text, class_.__name__)) if isinstance(node, ast.ClassDef)
+        node for node in ast.walk(_parse_definitions(text, class_.__name__)) if isinstance(node, ast.ClassDef)
     ]
     if not candidates or candidates[0].name != class_.__name__:
         raise UnwritableError(f"the source text of the class {class_.__name__} is not available")
@@ -69,24 +69,24 @@ def class_node(class_: type) -> ast.ClassDef:
 
 
 def _text_of_class(class_: type) -> str:
-    """Return the text of a class whose module has no file, such as one of a notebook.
+    """Return the text of a class whose module has no file, such as a class that a notebook defines.
 
-    The methods of the class lead to its text. Without methods, the text is that of the last class in a cell with the
-    same name and members.
+    The cells of the methods are searched first, then all cells, the latest first, for a class with the same name and
+    members.
     """
     functions = [inspect.unwrap(getattr(member, "__func__", member)) for member in vars(class_).values()]
     files = [function.__code__.co_filename for function in functions if isinstance(function, types.FunctionType)]
     cells = [file for file in reversed(list(linecache.cache)) if not Path(file).is_file()]
     for file in dict.fromkeys([*files, *cells]):
         with contextlib.suppress(UnwritableError):
-            for node in ast.walk(_parsed_definitions("".join(linecache.getlines(file)), class_.__name__)):
+            for node in ast.walk(_parse_definitions("".join(linecache.getlines(file)), class_.__name__)):
                 if isinstance(node, ast.ClassDef) and node.name == class_.__name__ and _has_members(class_, node):
                     return ast.unparse(node)
     raise UnwritableError(f"the source text of the class {class_.__name__} is not available")
 
 
 def _has_members(class_: type, node: ast.ClassDef) -> bool:
-    """Return whether a class has the methods and the annotated and assigned names of a definition."""
+    """Return whether a class has the methods, and the annotated and assigned names, of a definition."""
     members = {*vars(class_), *inspect.get_annotations(class_), *getattr(class_, "__slots__", ())}
     names: set[str] = set()
     for part in node.body:
@@ -100,7 +100,7 @@ def _has_members(class_: type, node: ast.ClassDef) -> bool:
 
 
 @hide_python_warnings()
-def _parsed_definitions(text: str, name: str) -> ast.Module:
+def _parse_definitions(text: str, name: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -108,7 +108,7 @@ def _parsed_definitions(text: str, name: str) -> ast.Module:
 
 
 def _definition_text(lines: list[str], first_line: int) -> str:
-    """Return the text of a definition that begins at a line, or of the statement that contains a lambda there."""
+    """Return the text of the definition that begins on a line, or of the statement that contains a lambda there."""
     if not 0 < first_line <= len(lines):
         return ""
     block = inspect.getblock(lines[first_line - 1 :])
@@ -116,13 +116,13 @@ def _definition_text(lines: list[str], first_line: int) -> str:
     try:
         ast.parse(text)
     except (SyntaxError, ValueError):
-        statement_text = _statement_at("".join(lines), first_line)
+        statement_text = _statement_on_line("".join(lines), first_line)
         return statement_text if statement_text is not None else text
     return text
 
 
-def _statement_at(text: str, line: int) -> str | None:
-    """Return the innermost statement at a line of a file."""
+def _statement_on_line(text: str, line: int) -> str | None:
+    """Return the text of the innermost statement on a line of a file; ``None`` if there is none."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -134,7 +134,7 @@ def _statement_at(text: str, line: int) -> str | None:
 
 
 def _cell_function(tree: ast.Module) -> ast.FunctionDef:
-    """Return a function with the statements of a cell that was compiled as one function."""
+    """Return the definition of a function with the statements of a cell that was compiled as one function."""
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     body = [statement for statement in tree.body if "get_ipython()" not in ast.unparse(statement)]  # without magics
     return ast.FunctionDef("cell", empty, body or [ast.Pass()], [], None, lineno=1, col_offset=0)
@@ -204,7 +204,7 @@ def bound_names(node: Definition) -> Iterator[str]:
 
 
 def _nodes_in_scope(body: list[Any]) -> Iterator[ast.AST]:
-    """Yield the nodes of a function's own scope; comprehensions count as part of it."""
+    """Yield the nodes in the scope of a function, including those in comprehensions."""
     pending = list(body)
     while pending:
         node = pending.pop()

@@ -17,9 +17,9 @@ from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner, run_alone
 from jupyter_graphbreak.experiments.reproducer.reduction import reduce_script
-from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script, script_text
-from jupyter_graphbreak.experiments.reproducer.script import ScriptVariant, script_for
-from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, first_line, target_of
+from jupyter_graphbreak.experiments.reproducer.renaming import redact_script, script_text
+from jupyter_graphbreak.experiments.reproducer.script import ScriptVariant, write_script
+from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, first_line_of_message, target_of
 from jupyter_graphbreak.report.reproducer import Reproducer
 
 if TYPE_CHECKING:
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.reproducer.script import Script
     from jupyter_graphbreak.experiments.reproducer.target import Target
-    from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
+    from jupyter_graphbreak.experiments.trial.entry import Entry, RecordedEntries
     from jupyter_graphbreak.report.schema import Report
 
-#: The seconds for one reproducer, and the share of this time after which no further reduction is tried.
+#: The seconds for one reproducer, and the share of this time after which the script is not reduced further.
 PATIENCE_S = 90.0
 _SHARE_OF_REDUCTION = 0.6
-#: The maximum number of scripts to try before one reproduces the finding.
+#: The maximum number of scripts to try until one reproduces the finding.
 _MAX_SCRIPTS = 24
-#: The time limit for one run of a script.
+#: The time limit, in seconds, for one run of a script.
 _MAX_RUN_S = 60.0
-#: The time limit for the last run, unless more time is left: it loads PyTorch, which takes a minute on a busy machine.
+#: The minimum time limit for the last run, in seconds: it loads PyTorch, which takes a minute on a busy machine.
 _FINAL_RUN_S = 180.0
 _MAX_OUTPUT = 6_000
 #: The time, the process and the source location with which each line of PyTorch's logs begins.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
-#: The settings that every report has, with their default values.
+#: The settings that every report contains, with their default values.
 _DEFAULT_SETTINGS = {"nested_graph_breaks": False, "recompile_limit": 8}
 #: The folder in which packages are installed, at the beginning of a path.
 _INSTALL_FOLDER = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")
@@ -50,7 +50,7 @@ _INSTALL_FOLDER = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")
 
 def reproduce(
     report: Report,
-    kept_entries: KeptEntries,
+    kept_entries: RecordedEntries,
     ident: str,
     *,
     redacted: bool = False,
@@ -58,16 +58,16 @@ def reproduce(
     on_status: Callable[[str], None] = lambda _: None,
     runner: ScriptRunner | None = None,
 ) -> Reproducer:
-    """Return the reproducer for a part of a report.
+    """Return the reproducer for one finding of a report.
 
     Parameters
     ----------
     ident : str
         The id of a break or of a recompile, ``error``, or ``check`` for a wrong result.
     redacted : bool
-        Whether to replace the names and texts of the program.
+        Whether to replace the names and strings of the program.
     seconds : float or None
-        The time limit; by default 90 seconds. Time left after the first script is used to reduce it.
+        The time limit; by default 90 seconds. The time left after the first script that works is used to reduce it.
     runner : ScriptRunner or None
         Runs the scripts; by default a new one.
 
@@ -88,7 +88,7 @@ def reproduce(
     with contextlib.ExitStack() as resources:
         script_runner = runner if runner is not None else resources.enter_context(ScriptRunner())
         search = _ScriptSearch(report, target, script_runner, on_status, start + limit_s)
-        script = search.first_script(entries, kept_entries)
+        script = search.find_first_script(entries, kept_entries)
         if script is None:
             return Reproducer(ident, target.title, reason=search.reason, seconds=_seconds_since(start))
         tree, step_count = search.reduce(script, start + _SHARE_OF_REDUCTION * limit_s)
@@ -96,7 +96,7 @@ def reproduce(
         if redacted:
             redacted_text = search.redact(tree, script)
             if redacted_text is None:
-                reason = "Without its names and texts, the script does not reproduce the finding."
+                reason = "With its names and strings replaced, the script does not reproduce the finding."
                 return Reproducer(ident, target.title, reason=reason, steps=step_count, seconds=_seconds_since(start))
             text = redacted_text
     return _run_final_script(target, script, text, step_count, start, redacted=redacted, limit_s=limit_s)
@@ -105,7 +105,7 @@ def reproduce(
 def _run_final_script(
     target: Target, script: Script, text: str, step_count: int, start: float, *, redacted: bool, limit_s: float
 ) -> Reproducer:
-    """Run the final script alone, and return it if it reproduces the finding, otherwise the reason why it does not."""
+    """Run the final script alone, and return a reproducer with it, or with the reason why it does not reproduce."""
     title = target.title if not redacted or target.kind == "break" else target.kind
     full_text = f"{script_header(title, script.packages)}\n{text}\n"
     try:
@@ -113,7 +113,7 @@ def _run_final_script(
     except subprocess.TimeoutExpired:
         return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=step_count)
     is_shown = target.is_shown_by(final_run.report, script.new_names, is_lenient=redacted)
-    # The trace lacks some findings, which only the output shows.
+    # Some findings are only in the output, not in the trace.
     is_shown = is_shown or target.is_printed_by(final_run.output, fails=final_run.status != 0)
     if not is_shown:
         reason = "The script reproduces the finding in a process with PyTorch loaded, but not alone."
@@ -135,8 +135,8 @@ class _ScriptSearch:
         self._end = end
         self.reason = "None of the calls reproduces the finding."
 
-    def first_script(self, entries: Sequence[Entry], kept_entries: KeptEntries) -> Script | None:
-        """Return the first script that reproduces the finding, before the script is reduced."""
+    def find_first_script(self, entries: Sequence[Entry], kept_entries: RecordedEntries) -> Script | None:
+        """Return the first script that reproduces the finding, without reducing it; ``None`` if there is none."""
         settings = {name: value for name, value in self._report.config.items() if value != _DEFAULT_SETTINGS.get(name)}
         tried_texts: set[str] = set()
         for entry in entries:
@@ -145,7 +145,7 @@ class _ScriptSearch:
                 if len(tried_texts) >= _MAX_SCRIPTS or time.monotonic() > self._end:
                     return None
                 try:
-                    script = script_for(entry, calls, self._target, settings, variant)
+                    script = write_script(entry, calls, self._target, settings, variant)
                     text = ast.unparse(script.tree)
                 except (UnwritableError, RecursionError) as error:
                     if not tried_texts:  # the reason why a script cannot be written is more informative
@@ -153,11 +153,11 @@ class _ScriptSearch:
                     continue
                 if text not in tried_texts:
                     tried_texts.add(text)
-                    if self._shows(text, script):
+                    if self._reproduces(text, script):
                         return script
         return None
 
-    def _shows(self, text: str, script: Script, *, is_lenient: bool = False) -> bool:
+    def _reproduces(self, text: str, script: Script, *, is_lenient: bool = False) -> bool:
         if not is_lenient and not all(line in text for line in script.required_texts):
             return False
         report, stop_reason = self._runner.run(text, min(_MAX_RUN_S, max(1.0, self._end - time.monotonic())))
@@ -174,11 +174,13 @@ class _ScriptSearch:
         elif report is None:
             self.reason = "The script took too long, or ended its process."
         elif report.error is not None:
-            self.reason = f"A script with the same code raises {report.error.type}: {first_line(report.error.message)}"
+            self.reason = (
+                f"A script with the same code raises {report.error.type}: {first_line_of_message(report.error.message)}"
+            )
         return False
 
     def _raises_nothing_new(self, report: Report) -> bool:
-        """Return whether a script raises nothing that the run did not raise."""
+        """Return whether a script raises no error, or an error that is expected or that the run also raised."""
         error_of_run = self._report.error
         is_expected = self._target.kind in {ERROR, CHECK} or self._target.is_error
         return (
@@ -186,19 +188,19 @@ class _ScriptSearch:
         )
 
     def reduce(self, script: Script, end: float) -> tuple[ast.Module, int]:
-        """Return the script, reduced as far as time allows, and the number of steps."""
+        """Return the script, reduced as far as time allows, and the number of reduction steps."""
 
-        def shows(text: str) -> bool:
+        def reproduces(text: str) -> bool:
             self._on_status(f"reducing the script, {len(text.splitlines())} lines")
-            return self._shows(text, script)
+            return self._reproduces(text, script)
 
-        return reduce_script(script.tree, shows, lambda: time.monotonic() > end)
+        return reduce_script(script.tree, reproduces, lambda: time.monotonic() > end)
 
     def redact(self, tree: ast.Module, script: Script) -> str | None:
-        """Return the script without the program's names and texts; ``None`` if it then shows something else."""
-        for keeps_texts in (False, True):
-            text = redacted_script(tree, keeps_texts=keeps_texts)
-            if self._shows(text, script, is_lenient=True):
+        """Return the script without the program's names and strings; ``None`` if it does not reproduce the finding."""
+        for keeps_strings in (False, True):
+            text = redact_script(tree, keeps_strings=keeps_strings)
+            if self._reproduces(text, script, is_lenient=True):
                 return text
         return None
 
@@ -221,7 +223,7 @@ def _variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
                 yield ScriptVariant(uses_values, assembles_objects, scope=scope)
 
 
-def _entries_for(kept_entries: KeptEntries, target: Target) -> Iterator[Entry]:
+def _entries_for(kept_entries: RecordedEntries, target: Target) -> Iterator[Entry]:
     """Yield the entries that may reproduce a finding, the most likely first."""
     entries = [*kept_entries.entries, *kept_entries.generators]
     likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
@@ -232,7 +234,7 @@ def _entries_for(kept_entries: KeptEntries, target: Target) -> Iterator[Entry]:
         yield from (entry for entry in entries if entry not in likely_entries)
 
 
-def _why_no_entry(report: Report, kept_entries: KeptEntries) -> str:
+def _why_no_entry(report: Report, kept_entries: RecordedEntries) -> str:
     if kept_entries.effects:
         return f"The call was not run again: it {kept_entries.effects[0].description}."
     if kept_entries.left_out:
@@ -247,7 +249,7 @@ def _seconds_since(start: float) -> float:
 
 
 def script_header(title: str, packages: Iterable[str]) -> str:
-    """Return the comment at the top of a script."""
+    """Return the comment at the top of a script: what it shows, the versions, and the packages that it needs."""
     needs = "".join(f"\n# Needs {requirement}" for requirement in _requirements(packages))
     shows = f"# Shows: {' '.join(title.split())}"
     return f"{shows}\n# Seen with PyTorch {require_torch()}, Python {platform.python_version()}{needs}"

@@ -1,4 +1,4 @@
-"""Classify objects: who wrote them, what they contain, and where they can be imported from."""
+"""Classify objects: who wrote them, what they contain, and from which module they can be imported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPERATOR_CLASSES = {"OpOverload", "OpOverloadPacket", "_OpNamespace"}
 
 
 def is_written_by_user(value: Any) -> bool:
-    """Return whether a function or a class was written by the user: in a cell or a file, not in a package."""
+    """Return whether the user wrote a function or a class, in a cell or in a file that is not part of a package."""
     code = attribute_of(value, "__code__")
     if code is not None:
         return not is_library(code.co_filename) and not code.co_filename.startswith((OWN_FOLDER, "<frozen"))
@@ -44,7 +44,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def parameters_of(class_: type) -> list[inspect.Parameter] | None:
-    """Return the parameters of a class's constructor, or of its base's if it passes them on like ``torch.nn.LSTM``."""
+    """Return the parameters of a class's constructor, or of its base class's for classes like ``torch.nn.LSTM``."""
     try:
         parameters = list(inspect.signature(class_).parameters.values())
         if (
@@ -62,8 +62,8 @@ def parameters_of(class_: type) -> list[inspect.Parameter] | None:
     return parameters
 
 
-def state_of(value: Any) -> list[tuple[str, Any]]:
-    """Return the attributes to set on an object that is made without its constructor."""
+def attributes_to_set(value: Any) -> list[tuple[str, Any]]:
+    """Return the attributes to set on an object that is created without a call to its constructor."""
     if not isinstance(value, torch.nn.Module):
         slots = [name for class_ in type(value).__mro__ for name in _slots(class_) if hasattr(value, name)]
         return [*((name, getattr(value, name)) for name in slots), *getattr(value, "__dict__", {}).items()]
@@ -79,14 +79,14 @@ def state_of(value: Any) -> list[tuple[str, Any]]:
 
 
 def _slots(class_: type) -> list[str]:
-    """Return the attributes of a class that are slots."""
+    """Return the names of the slots that a class itself defines."""
     slots = vars(class_).get("__slots__", ())
     names = [slots] if isinstance(slots, str) else list(slots)
     return [name for name in names if not name.startswith("__")]
 
 
-def own_methods(class_: type) -> set[str]:
-    """Return the methods that the text of a user's class defines, without those that Python adds to a dataclass."""
+def methods_in_source(class_: type) -> set[str]:
+    """Return the methods in the source of a user's class, without those that Python adds to a dataclass."""
     return {part.name for part in class_node(class_).body if isinstance(part, ast.FunctionDef)}
 
 
@@ -99,7 +99,7 @@ def is_equal(value: Any, default: Any) -> bool:
 
 
 def cell_content(cell: Any) -> Any:
-    """Return the value of a closure variable; ``MISSING`` if it has none."""
+    """Return the value of a closure variable; ``MISSING`` if the variable has no value."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -107,7 +107,7 @@ def cell_content(cell: Any) -> Any:
 
 
 def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
-    """Return the user's function: the function itself, or the one inside a wrapper; ``None`` if there is none."""
+    """Return a function if the user wrote it, or else the user's function that it wraps; ``None`` if there is none."""
     if is_written_by_user(function):
         wrapped_function = inspect.unwrap(function)
         return (
@@ -130,7 +130,7 @@ def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
 
 
 def is_library_callable(value: Any) -> bool:
-    """Return whether an object is an operator of PyTorch, a NumPy ufunc, or a method that is not written in Python."""
+    """Return whether an object is a PyTorch operator, a NumPy ufunc, or a method that is not written in Python."""
     return type(value).__name__ in {*_OPERATOR_CLASSES, "ufunc", "method_descriptor"}
 
 
@@ -138,17 +138,17 @@ def is_library_callable(value: Any) -> bool:
 _PUBLIC_MODULES = ("torch", "torch.nn.functional", "torch._dynamo", "math", "operator", "numpy")
 
 
-def import_place_of(value: Any, wanted_name: str) -> tuple[str | None, str]:
-    """Return the module and the name under which a package's object can be imported."""
-    module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None) or wanted_name
+def find_import(value: Any, preferred_name: str) -> tuple[str | None, str]:
+    """Return the module from which an object can be imported, or ``None``, and the object's name in this module."""
+    module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None) or preferred_name
     if type(value).__name__ in _OPERATOR_CLASSES:
         return "torch", f"ops.{str(value).removeprefix('torch.ops.')}"
-    names = {wanted_name, getattr(value, "__name__", wanted_name)}
+    names = {preferred_name, getattr(value, "__name__", preferred_name)}
     candidates = [(module, path)] if isinstance(module, str) else []
     candidates += [(module_name, name) for module_name in _PUBLIC_MODULES for name in names]
     for module_name, name in candidates:
         if _lookup(module_name, name) is value:
-            return _most_public(module_name, name, value), name
+            return _outermost_package(module_name, name, value), name
     for module_name, loaded_module in sys.modules.copy().items():
         if is_library(getattr(loaded_module, "__file__", None) or ""):
             attribute_name = next((name for name in names if vars(loaded_module).get(name) is value), None)
@@ -157,15 +157,15 @@ def import_place_of(value: Any, wanted_name: str) -> tuple[str | None, str]:
     return None, path
 
 
-def is_reached_from_torch(module: str) -> bool:
-    """Return whether ``import torch`` suffices to use a module of PyTorch."""
+def is_available_in_torch(module: str) -> bool:
+    """Return whether a module of PyTorch can be used after ``import torch`` alone."""
     value: Any = torch
     for part in module.split(".")[1:]:
         value = getattr(value, part, None)
     return value is sys.modules.get(module)
 
 
-def _most_public(home: str, name: str, value: Any) -> str:
+def _outermost_package(home: str, name: str, value: Any) -> str:
     """Return the outermost package from which an object can be imported."""
     parents = home.split(".")
     packages = [".".join(parents[:count]) for count in range(1, len(parents))]
@@ -180,7 +180,7 @@ def _lookup(home: str, path: str) -> Any:
 
 
 def is_own_module(value: Any) -> bool:
-    """Return whether an object is a module that the user wrote: its file is not installed with a package."""
+    """Return whether an object is a module that the user wrote, whose file is not part of a package."""
     file = getattr(value, "__file__", None) if isinstance(value, types.ModuleType) else None
     return isinstance(value, types.ModuleType) and file is not None and not is_library(file)
 

@@ -1,8 +1,8 @@
-"""Run scripts, each in its own process: a fork of a process that has loaded PyTorch, or a new one.
+"""Run scripts, each in its own process: a fork of a process that has loaded PyTorch, or a new process.
 
-The second half of this module runs in the process that forks: it reads one script per line from stdin, and answers with
-the report of the script's run. There, each script runs in an empty folder, and is stopped before it has an effect
-outside its objects.
+The second half of this module runs in the process that forks. It reads one script per line from stdin, and answers with
+the report of the script's run. Each script runs in an empty folder, and is stopped before it has an effect outside of
+its objects.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _START_S = 120.0
 _SCRIPT_NAME = "reproducer.py"
-#: A script with a graph, a break and a recompile.
+#: A script that causes a graph, a break and a recompile.
 _WARM_UP_SCRIPT = """
 import torch
 
@@ -50,7 +50,7 @@ torch._dynamo.reset()
 
 
 class FinalRun(NamedTuple):
-    """A run of a script alone: its report, what it printed, and its exit status."""
+    """A run of a script alone: the report, the output and the exit status."""
 
     report: Report
     output: str
@@ -81,19 +81,19 @@ class ScriptRunner:
             self._process.wait()
 
     def run(self, script: str, limit_s: float) -> tuple[Report | None, str]:
-        """Run a script; return its report, or ``None`` and the reason.
+        """Run a script; return its report and ``""``, or ``None`` and the reason why there is no report.
 
         The reason is empty if the script took longer than ``limit_s`` seconds, or ended its process.
         """
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
-            return _parse_answer(_answer_of_new_process(script, limit_s))
+            return _parse_answer(_run_in_new_process(script, limit_s))
         try:
             process.stdin.write(json.dumps([script, limit_s]) + "\n")
             process.stdin.flush()
         except OSError:  # the process has ended, for example because memory ran out
             return None, ""
-        timer = threading.Timer(limit_s + _START_S, process.kill)  # its own limit is shorter
+        timer = threading.Timer(limit_s + _START_S, process.kill)  # only if the process ignores its own limit
         timer.start()
         try:
             answer = process.stdout.readline()
@@ -111,8 +111,8 @@ def _command(function: str) -> list[str]:
     ]
 
 
-def _answer_of_new_process(script: str, limit_s: float) -> str:
-    """Return the answer of a new process, for systems without fork; empty if it took longer than a limit."""
+def _run_in_new_process(script: str, limit_s: float) -> str:
+    """Run a script in a new process, for systems without fork; return its answer, or ``""`` after the time limit."""
     try:
         completed = subprocess.run(
             _command("answer_once"),
@@ -135,7 +135,7 @@ def _parse_answer(answer: str) -> tuple[Report | None, str]:
 
 
 def run_alone(script: str, seconds: float) -> FinalRun:
-    """Run a script with ``python``, in an empty folder, and read PyTorch's trace.
+    """Run a script with ``python`` in an empty folder, and read PyTorch's trace.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def run_alone(script: str, seconds: float) -> FinalRun:
 
 
 class _EffectBlocker:
-    """Stops a script before it has an effect outside its objects."""
+    """Stops a script before it has an effect outside of its objects."""
 
     is_exclusive = True
 
@@ -181,7 +181,7 @@ class _EffectBlocker:
         from jupyter_graphbreak.experiments.trial.side_effects import HOSTNAME, EffectRefusedError
 
         if effect.kind == "state" and effect.description != HOSTNAME:
-            return  # it ends with the process
+            return  # the change ends with the process
         self.effect = self.effect or effect
         raise EffectRefusedError(effect)
 
@@ -193,7 +193,7 @@ def serve() -> None:
     """Run the scripts on stdin, each in a fork, until stdin ends."""
     from jupyter_graphbreak._torch_compat.separate_cache import skip_guard_profiling
 
-    answers = os.fdopen(_silenced_output(), "w")
+    answers = os.fdopen(_silence_output(), "w")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
         _write_result(_WARM_UP_SCRIPT, folder, file)  # loads the modules that compiling needs, and fills its caches
         os.chdir(os.sep)
@@ -208,14 +208,14 @@ def serve() -> None:
 
 def answer_once() -> None:
     """Run the script on stdin, and write the answer to stdout."""
-    with os.fdopen(_silenced_output(), "wb") as answers, tempfile.TemporaryDirectory() as folder:
+    with os.fdopen(_silence_output(), "wb") as answers, tempfile.TemporaryDirectory() as folder:
         _write_result(sys.stdin.read(), folder, answers)
         os.chdir(os.sep)
     os._exit(0)  # skips the script's exit handlers
 
 
-def _silenced_output() -> int:
-    """Drop the output of this process from now on; return a descriptor of its standard output."""
+def _silence_output() -> int:
+    """Discard all output of this process from now on; return a descriptor of its original standard output."""
     output = os.dup(1)
     with Path(os.devnull).open("r+b") as null_device:
         for descriptor in (1, 2):
@@ -263,7 +263,7 @@ def _load_packages(script: str) -> None:
                 continue
         for module in modules:
             if module not in sys.modules:
-                with contextlib.suppress(Exception):  # the script itself will raise the same error
+                with contextlib.suppress(Exception):  # the script will raise the same error
                     importlib.import_module(module)
 
 
@@ -283,11 +283,11 @@ def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
     with recorder.record() as recording:
         try:
             program = compile(script, str(path), "exec")
-            with COMMON_REPLACEMENTS.installed(), TRIAL_REPLACEMENTS.installed(), listen(blocker):
+            with COMMON_REPLACEMENTS.install(), TRIAL_REPLACEMENTS.install(), listen(blocker):
                 exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - the script
-        except EffectRefusedError as refused:
-            reason = refused.effect.description
-        except BaseException as error:  # noqa: BLE001 - the exception may be the one to show
+        except EffectRefusedError as error:
+            reason = error.effect.description
+        except BaseException as error:  # noqa: BLE001 - the exception may be the finding to reproduce
             recording.fail(error)
     if blocker.effect is not None:
         reason = blocker.effect.description

@@ -1,4 +1,4 @@
-"""Reduce a script step by step: drop and simplify its parts as long as it reproduces the finding."""
+"""Reduce a script step by step: remove and simplify parts of it as long as it reproduces the finding."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _BLOCK_FIELDS = ("body", "orelse", "finalbody")
 
 
 def reduce_script(
-    tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable[[], bool]
+    tree: ast.Module, reproduces: Callable[[str], bool], is_time_up: Callable[[], bool]
 ) -> tuple[ast.Module, int]:
-    """Return the smallest script found, and the number of reduction steps.
+    """Return the reduced script, and the number of reduction steps.
 
     Parameters
     ----------
     tree : Module
         The script, which reproduces the finding.
-    shows : callable
+    reproduces : callable
         Runs a script, and returns whether it reproduces the finding.
     """
     tried_texts = {ast.unparse(tree)}
@@ -41,7 +41,7 @@ def reduce_script(
         ):
             number = 0
             while True:
-                smaller_tree, number = _next_smaller(tree, changes, number, tried_texts, shows, is_time_up)
+                smaller_tree, number = _next_smaller_script(tree, changes, number, tried_texts, reproduces, is_time_up)
                 if smaller_tree is None:
                     break
                 tree, step_count, progress = smaller_tree, step_count + 1, True
@@ -50,17 +50,22 @@ def reduce_script(
     return tree, step_count
 
 
-def _next_smaller(
+def _next_smaller_script(
     tree: ast.Module,
     changes: Callable[[ast.Module], Iterator[ast.Module]],
     first_number: int,
     tried_texts: set[str],
-    shows: Callable[[str], bool],
+    reproduces: Callable[[str], bool],
     is_time_up: Callable[[], bool],
 ) -> tuple[ast.Module | None, int]:
-    """Return the first changed script, from a given position on, that reproduces the finding, and its position.
+    """Return the next change of a script that reproduces the finding, and its number.
 
-    Without such a script, or if time is up, return ``None`` and the position to continue from.
+    If there is none, or if time is up, return ``None`` and the number of the change to continue with.
+
+    Parameters
+    ----------
+    first_number : int
+        The number of the first change to try.
     """
     number = first_number
     for number, changed_tree in enumerate(changes(tree)):
@@ -76,13 +81,13 @@ def _next_smaller(
         if text in tried_texts or _uses_undefined_names(changed_tree):
             continue
         tried_texts.add(text)
-        if shows(text):
+        if reproduces(text):
             return changed_tree, number
     return None, number + 1
 
 
 def _uses_undefined_names(tree: ast.Module) -> bool:
-    """Return whether an assignment or expression at the top of a script uses a name that is not defined before it."""
+    """Return whether a top-level assignment or expression of a script uses a name that is not defined before it."""
     defined_names = {*dir(builtins), "__name__", "__file__"}
     for statement in tree.body:
         match statement:
@@ -108,7 +113,7 @@ def _without_statements(tree: ast.Module) -> Iterator[ast.Module]:
         size = length = len(original)
         while length >= 1:
             for start in range(size - length, -1, -length):
-                changed_tree, statements = _copied_with_block(tree, block)
+                changed_tree, statements = _copy_with_block(tree, block)
                 del statements[start : start + length]
                 if not statements and block:
                     statements.append(ast.Pass())
@@ -117,7 +122,7 @@ def _without_statements(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _blocks(tree: ast.AST) -> Iterator[list[Any]]:
-    """Yield the lists of statements, outer ones first."""
+    """Yield the lists of statements in a tree, outer lists first."""
     unvisited_nodes: list[ast.AST] = [tree]
     while unvisited_nodes:
         node = unvisited_nodes.pop(0)
@@ -139,20 +144,20 @@ def _with_simpler_statement(tree: ast.Module) -> Iterator[ast.Module]:
             if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 for name in _BLOCK_FIELDS:
                     inner_block = getattr(statement, name, None)
-                    if inner_block and not isinstance(inner_block[-1], ast.Raise):  # it would raise for any input
-                        changed_tree, statements = _copied_with_block(tree, block)
+                    if inner_block and not isinstance(inner_block[-1], ast.Raise):  # would always raise an error
+                        changed_tree, statements = _copy_with_block(tree, block)
                         statements[index : index + 1] = getattr(statements[index], name)
                         yield changed_tree
                 continue
             for name in ("decorator_list", "bases"):
                 for part in range(len(getattr(statement, name, []))):
-                    changed_tree, statements = _copied_with_block(tree, block)
+                    changed_tree, statements = _copy_with_block(tree, block)
                     del getattr(statements[index], name)[part]
                     yield changed_tree
             if not isinstance(statement, ast.ClassDef) and any(
                 isinstance(node, ast.arg) and node.annotation is not None for node in ast.walk(statement)
             ):
-                changed_tree, statements = _copied_with_block(tree, block)
+                changed_tree, statements = _copy_with_block(tree, block)
                 for node in ast.walk(statements[index]):
                     if isinstance(node, ast.arg):
                         node.annotation = None
@@ -161,20 +166,20 @@ def _with_simpler_statement(tree: ast.Module) -> Iterator[ast.Module]:
                 yield changed_tree
 
 
-def _copied_with_node(tree: ast.Module, number: int) -> tuple[ast.Module, Any]:
-    """Return a copy of a script, and its node with a number in the order of :func:`ast.walk`."""
+def _copy_with_node(tree: ast.Module, number: int) -> tuple[ast.Module, Any]:
+    """Return a copy of a script, and the node in it with a number, counted in the order of :func:`ast.walk`."""
     copied_tree = copy.deepcopy(tree)
     return copied_tree, next(itertools.islice(ast.walk(copied_tree), number, None))
 
 
-def _copied_with_block(tree: ast.Module, number: int) -> tuple[ast.Module, list[Any]]:
-    """Return a copy of a script, and its block with a number in the order of :func:`_blocks`."""
+def _copy_with_block(tree: ast.Module, number: int) -> tuple[ast.Module, list[Any]]:
+    """Return a copy of a script, and the block in it with a number, counted in the order of :func:`_blocks`."""
     copied_tree = copy.deepcopy(tree)
     return copied_tree, next(itertools.islice(_blocks(copied_tree), number, None))
 
 
 def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without a parameter of a function, and without the arguments for it in its calls."""
+    """Yield the script without a parameter of a function, and without the arguments for it in calls."""
     for number, node in enumerate(ast.walk(tree)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -183,14 +188,14 @@ def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:
             is_method = parameters[0].arg == "self"
             if parameter.arg == "self":
                 continue
-            changed_tree, function = _copied_with_node(tree, number)
+            changed_tree, function = _copy_with_node(tree, number)
             _drop_parameter(function, index)
             position = index - 1 if is_method else index
             for call in ast.walk(changed_tree):
                 if isinstance(call, ast.Call) and _may_call(call, function.name, is_method=is_method):
                     if position < len(call.args) and not any(isinstance(arg, ast.Starred) for arg in call.args):
                         del call.args[position]
-                    call.keywords = [word for word in call.keywords if word.arg != parameter.arg]
+                    call.keywords = [keyword for keyword in call.keywords if keyword.arg != parameter.arg]
             yield changed_tree
 
 
@@ -216,14 +221,14 @@ def _may_call(call: ast.Call, name: str, *, is_method: bool) -> bool:
 
 
 def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without an assignment of one variable to another, and with the later uses replaced."""
+    """Yield the script without an assignment of one variable to another, whose later uses are replaced."""
     for number, node in enumerate(ast.walk(tree)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         for index, statement in enumerate(node.body):
             match statement:
                 case ast.Assign([ast.Name(id=name)], ast.Name(id=other)):
-                    changed_tree, function = _copied_with_node(tree, number)
+                    changed_tree, function = _copy_with_node(tree, number)
                     del function.body[index]
                     for later_statement in function.body[index:]:
                         for part in ast.walk(later_statement):
@@ -233,33 +238,35 @@ def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _without_items_or_keywords(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without an item of a container, or without keyword arguments of a call, many at once first."""
+    """Yield the script without an item of a container, or without keyword arguments of a call, many of them first."""
     for number, node in enumerate(ast.walk(tree)):
         is_sequential = isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.nn.Sequential"
         name = "elts" if isinstance(node, ast.List | ast.Set) else "args" if is_sequential else ""
         for index in range(len(getattr(node, name)) if name else 0):
-            changed_tree, changed_node = _copied_with_node(tree, number)
+            changed_tree, changed_node = _copy_with_node(tree, number)
             del getattr(changed_node, name)[index]
             yield changed_tree
         for index in range(len(node.keys) if isinstance(node, ast.Dict) else 0):
-            changed_tree, changed_node = _copied_with_node(tree, number)
+            changed_tree, changed_node = _copy_with_node(tree, number)
             del changed_node.keys[index], changed_node.values[index]
             yield changed_tree
         if not isinstance(node, ast.Call):
             continue
-        if ast.unparse(node.func).startswith("torch.compile"):  # its backend and scope are part of the finding
-            if any(word.arg == "options" for word in node.keywords):
-                changed_tree, compiling_node = _copied_with_node(tree, number)
-                compiling_node.keywords = [word for word in compiling_node.keywords if word.arg != "options"]
+        if ast.unparse(node.func).startswith("torch.compile"):  # the other arguments are part of the finding
+            if any(keyword.arg == "options" for keyword in node.keywords):
+                changed_tree, compiling_node = _copy_with_node(tree, number)
+                compiling_node.keywords = [keyword for keyword in compiling_node.keywords if keyword.arg != "options"]
                 yield changed_tree
             continue
         length = len(node.keywords)
         while length >= 1:
             for start in range(0, len(node.keywords), length):
-                changed_tree, call = _copied_with_node(tree, number)
+                changed_tree, call = _copy_with_node(tree, number)
                 part = call.keywords[start : start + length]
-                # Keywords that are integers stay: they may keep a model small.
-                if not any(isinstance(word.value, ast.Constant) and type(word.value.value) is int for word in part):
+                # Keyword arguments that are integers are kept: without them, a model may be large.
+                if not any(
+                    isinstance(keyword.value, ast.Constant) and type(keyword.value.value) is int for keyword in part
+                ):
                     del call.keywords[start : start + length]
                     yield changed_tree
             length //= 2
@@ -268,9 +275,9 @@ def _without_items_or_keywords(tree: ast.Module) -> Iterator[ast.Module]:
 def _with_simpler_expression(tree: ast.Module) -> Iterator[ast.Module]:
     """Yield the script with an expression replaced by one of its parts."""
     for number, node in enumerate(ast.walk(tree)):
-        for name, index, part in _expressions(node):
+        for name, index, part in _replaceable_expressions(node):
             for simpler_part in _simpler_expressions(part):
-                changed_tree, owner = _copied_with_node(tree, number)
+                changed_tree, owner = _copy_with_node(tree, number)
                 replacement = copy.deepcopy(simpler_part)
                 if index is None:
                     setattr(owner, name, replacement)
@@ -279,7 +286,7 @@ def _with_simpler_expression(tree: ast.Module) -> Iterator[ast.Module]:
                 yield changed_tree
 
 
-def _expressions(node: ast.AST) -> Iterator[tuple[str, int | None, ast.expr]]:
+def _replaceable_expressions(node: ast.AST) -> Iterator[tuple[str, int | None, ast.expr]]:
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -307,7 +314,7 @@ def _simpler_expressions(node: ast.expr) -> list[ast.expr]:
         case ast.Call(ast.Attribute(ast.Name(name), "__new__")):
             return [ast.Call(ast.Name(name, ast.Load()), [], [])]
         case ast.Call(ast.Attribute(attr=name)) if name.startswith(("rand", "tensor", "empty")):
-            return []  # it makes a tensor
+            return []  # the call makes a tensor
         case ast.Call(func, args):
             parts = [arg for arg in args if not isinstance(arg, ast.Starred | ast.Constant)]
             is_method = isinstance(func, ast.Attribute) and not ast.unparse(func).startswith("torch.")

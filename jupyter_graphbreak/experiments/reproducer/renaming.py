@@ -1,4 +1,4 @@
-"""Rewrite the definitions and the text of a script: new names, no noise, nothing that identifies the user."""
+"""Rewrite the definitions and the text of a script, with new names, without noise, and without the user's own words."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-#: Names that keep their meaning for Python or PyTorch.
-_KEPT_NAMES = {*dir(builtins), "torch", "self", "cls", "compiled"}
-_KEPT_ATTRIBUTES = {*dir(torch.Tensor), *dir(torch.nn.Module), *dir(torch), "forward"}
+#: Names that are not replaced, because Python, PyTorch or the script itself relies on them.
+_UNCHANGED_NAMES = {*dir(builtins), "torch", "self", "cls", "compiled"}
+_UNCHANGED_ATTRIBUTES = {*dir(torch.Tensor), *dir(torch.nn.Module), *dir(torch), "forward"}
 #: Methods that Python or PyTorch calls.
 _CALLED_METHODS = {"forward", "backward", "setup_context"}
 #: Arguments whose strings have a meaning for PyTorch.
@@ -44,11 +44,13 @@ def remove_noise(node: Any) -> Any:
                 and isinstance(first_statement.value.value, str)
             ):
                 part.body = part.body[1:] or [ast.Pass()]
-            part.decorator_list = [decorator for decorator in part.decorator_list if not _compiles(decorator)]
+            part.decorator_list = [
+                decorator for decorator in part.decorator_list if not _is_compile_decorator(decorator)
+            ]
     return node
 
 
-def _compiles(decorator: ast.expr) -> bool:
+def _is_compile_decorator(decorator: ast.expr) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     if (isinstance(called, ast.Attribute) and called.attr == "partial") or getattr(called, "id", "") == "partial":
         return "torch.compile" in ast.unparse(decorator)
@@ -56,13 +58,13 @@ def _compiles(decorator: ast.expr) -> bool:
 
 
 class NameReplacer(ast.NodeTransformer):
-    """Replaces names that a definition takes from outside."""
+    """Replaces the names of outer scopes that a definition uses."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return the name, or the expression that replaces it."""
+        """Return the name, or the expression that replaces the name."""
         replacement = self._names.get(node.id)
         if replacement is None:
             return node
@@ -73,7 +75,7 @@ class NameReplacer(ast.NodeTransformer):
         return ast.Global([self._names.get(name, name) for name in node.names])
 
     def visit(self, node: ast.AST) -> Any:
-        """Visit a node; names that a function binds keep their meaning inside it."""
+        """Visit a node; names that a function binds are not replaced inside the function."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             local_names = set(bound_names(node)) - outer_names(node)
             if local_names & self._names.keys():
@@ -84,16 +86,16 @@ class NameReplacer(ast.NodeTransformer):
 
 
 class ModuleAttributeReplacer(ast.NodeTransformer):
-    """Replaces ``helpers.norm``, a part of a module that the user wrote, with a name of the script."""
+    """Replaces an attribute of a module that the user wrote, such as ``helpers.norm``, with a name of the script."""
 
     def __init__(self, bind: Callable[[Any, str], str], modules: dict[str, types.ModuleType]) -> None:
         self._bind = bind
-        #: The names of parts of the modules in the code, and their names in the script.
+        #: The names of the replaced attributes in the script, by the names in the code.
         self.new_names: dict[str, str] = {}
         self._modules = modules
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Return the attribute, or the script's name for the object of a module that it refers to."""
+        """Return the attribute, or the script's name for the object to which it refers in one of the modules."""
         chain, owner = [node.attr], node.value
         while isinstance(owner, ast.Attribute):
             chain.append(owner.attr)
@@ -112,7 +114,7 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
 
 
 def script_text(tree: ast.Module) -> str:
-    """Return the text of a script, with a blank line around definitions and after imports."""
+    """Return the text of a script, with blank lines around definitions and after imports."""
     text, kind_before = "", ""
     for statement in tree.body:
         kind = "import" if isinstance(statement, ast.Import | ast.ImportFrom) else type(statement).__name__
@@ -123,16 +125,16 @@ def script_text(tree: ast.Module) -> str:
     return text.rstrip("\n")
 
 
-def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
-    """Return a script in which functions, classes, variables and attributes have names such as ``f1``.
+def redact_script(tree: ast.Module, *, keeps_strings: bool) -> str:
+    """Return the text of a script in which functions, classes, variables and attributes have names such as ``f1``.
 
     Parameters
     ----------
-    keeps_texts : bool
-        Whether strings are kept, because the script may need them.
+    keeps_strings : bool
+        Whether strings stay unchanged, because the script may need them.
     """
     changed_tree = copy.deepcopy(tree)
-    names, attributes = _own_names(changed_tree)
+    names, attributes = _new_names_of_definitions(changed_tree)
     for node in ast.walk(changed_tree):
         match node:
             case ast.ClassDef():
@@ -151,13 +153,13 @@ def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
                 node.names = [names.get(name, name) for name in node.names]
             case ast.ExceptHandler(name=str(name)):
                 node.name = names.get(name, name)
-    if not keeps_texts:
+    if not keeps_strings:
         _StringReplacer(names | attributes).visit(changed_tree)
     return script_text(ast.fix_missing_locations(changed_tree))
 
 
-def _own_names(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the new names of the script's own definitions: functions, classes and variables, and attributes."""
+def _new_names_of_definitions(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
+    """Return new names for the functions, classes and variables that the script defines, and for its attributes."""
     imported_names = {alias.asname or alias.name.partition(".")[0] for node in ast.walk(tree)
                 if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}  # fmt: skip
     names: dict[str, str] = {}
@@ -165,8 +167,8 @@ def _own_names(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
     counts = {"f": 0, "C": 0, "v": 0, "a": 0}
 
     def add(name: str, letter: str) -> None:
-        new_names, kept = (attributes, _KEPT_ATTRIBUTES) if letter == "a" else (names, _KEPT_NAMES)
-        if not name.startswith("__") and name not in kept and name not in imported_names and name not in new_names:
+        new_names, unchanged = (attributes, _UNCHANGED_ATTRIBUTES) if letter == "a" else (names, _UNCHANGED_NAMES)
+        if not name.startswith("__") and name not in {*unchanged, *imported_names, *new_names}:
             counts[letter] += 1
             new_names[name] = f"{letter}{counts[letter]}"
 
@@ -191,7 +193,7 @@ def _own_names(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
 
 
 class _StringReplacer(ast.NodeTransformer):
-    """Replaces strings, but not those that PyTorch reads."""
+    """Replaces strings, except those that PyTorch reads."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names

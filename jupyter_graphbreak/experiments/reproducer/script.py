@@ -1,4 +1,4 @@
-"""Put together the script for an entry: definitions, inputs, settings, and the calls that reproduce the finding."""
+"""Write the script for an entry: definitions, inputs, settings, and the calls that reproduce the finding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.reproducer.renaming import expression
 from jupyter_graphbreak.experiments.reproducer.target import CHECK
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
 from jupyter_graphbreak.experiments.trial.call_specs import TensorSpec, state_roots
-from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuilt_arguments
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuild_arguments
 from jupyter_graphbreak.recording.targets import closure_values
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _DYNAMIC_SETTINGS = ("automatic_dynamic_shapes", "assume_static_by_default")
 _SEED_CALL = "torch.manual_seed(0)"
 #: Shows the breaks that PyTorch counts but does not log.
 _PRINT_BREAK_COUNTS = "print(dict(torch._dynamo.utils.counters['unimplemented']))"
-#: The name of the script's function that calls the program and returns what is compared.
+#: The name of the script's function that calls the program and returns the values to compare.
 _COMPARED_FUNCTION = "result"
 
 
@@ -49,13 +49,13 @@ class ScriptVariant(NamedTuple):
     Parameters
     ----------
     uses_values : bool
-        Whether small tensors get their values instead of random ones.
+        Whether small tensors are written with their values instead of random values.
     assembles_objects : bool
         Whether objects of packages are put together from their attributes.
     shortens_lists : bool
-        Whether lists of modules have only the first module of each class.
+        Whether lists of modules contain only the first module of each class.
     scope : {"", "fullgraph", "error_on_graph_break"}
-        The settings that turn breaks into errors, besides the code itself.
+        A setting that turns breaks into errors, in addition to those in the user's code.
     """
 
     uses_values: bool = False
@@ -71,9 +71,9 @@ class Script:
     Parameters
     ----------
     required_texts : tuple of str
-        Texts that the script must keep while it is reduced.
+        Parts of the text that the script must still contain after it is reduced.
     new_names : mapping
-        The names of parts of modules in the script, by their names in the user's code.
+        The script's names for attributes of the user's modules, by their names in the user's code.
     packages : frozenset of str
         The packages that the script needs besides PyTorch.
     """
@@ -84,7 +84,7 @@ class Script:
     packages: frozenset[str]
 
 
-def script_for(
+def write_script(
     entry: Entry, calls: Sequence[CallSpec], target: Target, settings: Mapping[str, Any], variant: ScriptVariant
 ) -> Script:
     """Write the script for an entry.
@@ -92,20 +92,20 @@ def script_for(
     Parameters
     ----------
     calls : sequence of CallSpec
-        The entry's calls; the first one is the call that was copied.
+        The calls of the entry; the first one is the call that was copied.
     settings : mapping
-        The settings of ``torch._dynamo.config`` that are not the default.
+        The settings of ``torch._dynamo.config`` that differ from the defaults.
 
     Raises
     ------
     UnwritableError
-        If something that the call needs cannot be written.
+        If a value that the call needs cannot be written.
     """
     writer = Writer(
         uses_values=variant.uses_values,
         assembles_objects=variant.assembles_objects,
         shortens_lists=variant.shortens_lists,
-        modules=_modules(entry),
+        modules=_modules_of_call(entry),
     )
     call, first_arguments = _plain_call(entry.call)
     call_text = ast.unparse(writer.expression_of(call))
@@ -126,7 +126,7 @@ def script_for(
             repeated_lines += [*text.state_changes, f"list({call_line})" if is_generator else call_line]
         call_lines = [f"compiled = {compiled_text}", *_with_modes(entry, repeated_lines)]
     if variant.scope == "error_on_graph_break":
-        call_lines = [call_lines[0], *_indented("with torch._dynamo.error_on_graph_break(True):", call_lines[1:])]
+        call_lines = [call_lines[0], *_indent("with torch._dynamo.error_on_graph_break(True):", call_lines[1:])]
     if not target.is_logged:
         call_lines.append(_PRINT_BREAK_COUNTS)
     tree = writer.script(ast.parse("\n".join(call_lines)).body)
@@ -139,7 +139,7 @@ def script_for(
     required_texts = tuple(line for line in setup_lines if line == _SEED_CALL or "set_logs" in line)
     required_texts += () if entry.compiles_itself else ("torch.compile(",)
     if is_check:
-        required_texts += _lines_that_compare(
+        required_texts += _comparison_texts(
             tree, writer.known_name(backend_and_options(entry.backend)[0]), raises=bool(target.error[0])
         )
     required_texts += ("list(compiled(",) if is_generator else ()
@@ -148,7 +148,7 @@ def script_for(
 
 
 class _CallText(NamedTuple):
-    """The text of a call: assignments to make before it, and its arguments."""
+    """The text of a call: the assignments that precede it, and its arguments."""
 
     state_changes: list[str]
     arguments: str
@@ -157,14 +157,14 @@ class _CallText(NamedTuple):
 def _call_texts(
     writer: Writer, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[CallSpec]
 ) -> list[_CallText]:
-    """Return the texts of calls, of which the first has the entry's own arguments; without calls, only that text."""
+    """Return the texts of calls; the first one, which is always returned, has the arguments of the entry."""
     texts = [_CallText([], _arguments_text(writer, first_arguments, entry.arguments))]
     if len(calls) > 1:
-        _name_objects(writer, entry.arguments)
+        _define_dataclass_variables(writer, entry.arguments)
     for earlier_call, call in itertools.pairwise(calls):
         try:
             repeated_call = RepeatedCall(call.arguments, keywords=call.keywords)
-            rebuilt = rebuilt_arguments(entry.call, repeated_call, entry.arguments)
+            rebuilt = rebuild_arguments(entry.call, repeated_call, entry.arguments)
         except CannotRebuildError as error:
             raise UnwritableError(str(error)) from None
         arguments = _arguments_text(writer, first_arguments, rebuilt)
@@ -172,16 +172,16 @@ def _call_texts(
     return texts
 
 
-def _lines_that_compare(tree: ast.Module, backend: str | None, *, raises: bool) -> tuple[str, ...]:
-    """Return the parts of a script that decide what it compares: the backend, and the definition and the comparison."""
+def _comparison_texts(tree: ast.Module, backend: str | None, *, raises: bool) -> tuple[str, ...]:
+    """Return the texts of the parts that decide what a script compares: the backend, and the function and its calls."""
     compared_parts = [part for part in tree.body if getattr(part, "name", "") in {backend, _COMPARED_FUNCTION}]
     return tuple(map(ast.unparse, compared_parts if raises else [*compared_parts, *tree.body[-3:]]))
 
 
 def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a callable as code would name it, and the arguments that come first.
+    """Return the callable that code would call for an entry's callable, and the arguments to pass before the others.
 
-    In an entry, a function whose first argument is an object is a bound method, even if no class defines it.
+    In an entry, a function whose first argument is an object is a bound method, even if no class defines the function.
     """
     if not isinstance(call, types.MethodType):
         return call, ()
@@ -194,7 +194,7 @@ def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
     return call.__func__, (owner,)
 
 
-def _modules(entry: Entry) -> dict[str, torch.nn.Module]:
+def _modules_of_call(entry: Entry) -> dict[str, torch.nn.Module]:
     """Return the modules that a call uses, by name."""
     modules: dict[str, torch.nn.Module] = {}
     for root, place in state_roots(entry.call, entry.arguments).items():
@@ -205,7 +205,7 @@ def _modules(entry: Entry) -> dict[str, torch.nn.Module]:
 
 
 def _function_identity(function: Any) -> list[tuple[str, int, str]]:
-    """Return the places of a function's code and of the code of functions in its closure, which identify it."""
+    """Return the files, lines and names of a function's code and of functions in its closure, which identify it."""
     codes = [
         code
         for part in (function, *closure_values(function))
@@ -220,7 +220,7 @@ def _arguments_text(writer: Writer, first_arguments: tuple[Any, ...], arguments:
     return ", ".join(texts)
 
 
-def _name_objects(writer: Writer, arguments: Arguments) -> None:
+def _define_dataclass_variables(writer: Writer, arguments: Arguments) -> None:
     """Define variables for dataclasses, whose attributes may change between two calls."""
     for value in (*arguments.args, *arguments.kwargs.values()):
         if dataclasses.is_dataclass(value):
@@ -242,7 +242,7 @@ def _state_changes(writer: Writer, entry: Entry, earlier_call: CallSpec, later_c
             or isinstance(earlier_call.state[path], TensorSpec)
         ):
             continue
-        is_named = path.root.kind in {"argument", "module"}  # containers are written where they are passed
+        is_named = path.root.kind in {"argument", "module"}  # containers are written as arguments, without a name
         root = writer.known_name(roots[path.root].read()) if is_named and path.root in roots else path.root.name
         if root is not None:
             lines.append(f"{root}{''.join(map(str, path.steps))} = {value!r}")
@@ -290,27 +290,27 @@ def _with_modes(entry: Entry, lines: list[str]) -> list[str]:
         ["torch.inference_mode()"] if modes.is_inference else [] if modes.records_gradients else ["torch.no_grad()"]
     )
     contexts += [f"torch.autocast({kind!r}, dtype={dtype})" for kind, dtype in modes.autocast]
-    return _indented(f"with {', '.join(contexts)}:", lines) if contexts else lines
+    return _indent(f"with {', '.join(contexts)}:", lines) if contexts else lines
 
 
-def _indented(head: str, lines: list[str]) -> list[str]:
+def _indent(head: str, lines: list[str]) -> list[str]:
     return [head, *("\n".join(f"    {line}" for line in text.split("\n")) for text in lines)]
 
 
 def _comparison_lines(call_text: str, compiled_text: str, arguments: str, target: Target) -> list[str]:
-    """Return statements that compare the compiled call with the eager one, on copies of the same inputs."""
+    """Return statements that compare the compiled call with the eager call, on copies of the same inputs."""
     arguments_text = (
         f"dict({arguments})" if "=" in arguments.partition("(")[0] else f"({arguments},)" if arguments else "()"
     )
     if target.error[0]:
         return [f"{call_text}({arguments})", f"compiled = {compiled_text}", f"compiled({arguments})"]
-    body = ["    given = copy.deepcopy(arguments)", f"    {_SEED_CALL}", "    value = call(*given)"]
+    body = ["    inputs = copy.deepcopy(arguments)", f"    {_SEED_CALL}", "    value = call(*inputs)"]
     compared_text = "value"
     if target.gradients_differ:
         body += ["    value.sum().backward()"]
-        compared_text = "[item.grad for item in given if isinstance(item, torch.Tensor)]"
+        compared_text = "[item.grad for item in inputs if isinstance(item, torch.Tensor)]"
     elif target.arguments_differ:
-        compared_text = "given"
+        compared_text = "inputs"
     body += [f"    return {compared_text}"]
     return [
         f"arguments = {arguments_text}",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import Check
     from jupyter_graphbreak.report.schema import Break, Recompile, Report, RunError
 
-#: The ids of an error and of a wrong result.
+#: The ids of an error and of a wrong result, which are also kinds of findings.
 ERROR, CHECK = "error", "check"
 #: The exception that the script raises if its two results differ, and the function that the script calls to compare.
 WRONG_RESULT_ERROR, COMPARISON_FUNCTION = "AssertionError", "assert_close"
@@ -32,15 +32,17 @@ class Target:
     title : str
         The finding in a few words.
     frames : tuple of str
-        The frames in which it occurs, with their callers.
+        The frames in which the finding occurs, and the callers of these frames.
     kind : {"break", "recompile", "error", "check"}
         The kind of finding.
-    cause, gb_type : str
-        The GB id of a break, or its type if it has none; and its type.
+    cause : str
+        The GB id of a break, or its type if the break has no id.
+    gb_type : str
+        The type of a break.
     is_logged : bool
-        Whether PyTorch logs the break: it only counts the breaks of functions that it does not begin to trace.
+        Whether PyTorch logs the break: breaks of functions that it does not begin to trace are only counted.
     code : str
-        The code of a break, see :func:`code_of`; empty if it may be at any line.
+        The code of a break, see :func:`code_of`; empty if the break may be on any line.
     is_error : bool
         Whether the break ends the program.
     function : str
@@ -48,11 +50,13 @@ class Target:
     guards : frozenset of str
         The kinds of the guards that fail.
     limit_hit : bool
-        Whether the recompile is the one that the limit prevents.
+        Whether the recompile is the one that the recompile limit prevents.
     error : tuple of str
         The type and the first line of an error; for a wrong result, the type of the error that compiled code raises.
-    gradients_differ, arguments_differ : bool
-        Whether gradients differ but not the result, or only what the call changes: its arguments and its state.
+    gradients_differ : bool
+        Whether gradients differ, but not the result.
+    arguments_differ : bool
+        Whether only the arguments and the state differ after the call.
     """
 
     id: str
@@ -79,7 +83,7 @@ class Target:
         new_names : mapping
             The names in the script that differ from those in the program, by the names in the program.
         is_lenient : bool
-            Whether to ignore code and the names of functions and messages, which differ in a redacted script.
+            Whether to ignore code, names of functions and messages, which differ in a redacted script.
         """
         match self.kind:
             case "break":
@@ -88,10 +92,12 @@ class Target:
                 return any(self._is_same_recompile(recompile, is_lenient=is_lenient) for recompile in report.recompiles)
             case "error":
                 error = report.error
-                found_error = (
-                    (error.type, "" if is_lenient else first_line(error.message)) if error is not None else None
+                error_of_script = (
+                    (error.type, "" if is_lenient else first_line_of_message(error.message))
+                    if error is not None
+                    else None
                 )
-                return found_error == (self.error[0], "" if is_lenient else self.error[1])
+                return error_of_script == (self.error[0], "" if is_lenient else self.error[1])
         if report.error is None or self.error[0]:
             return report.error is not None and report.error.type == self.error[0]
         location = report.error.location  # a line of the script, not of PyTorch
@@ -122,7 +128,8 @@ class Target:
         target_code, break_code = self.code, code_of(break_)
         for name, new_name in new_names.items():
             target_code = target_code.replace(name, new_name)
-        return bool(break_code) and (target_code in break_code or break_code in target_code)  # a trace has whole lines
+        # A report that is built from a trace contains whole lines.
+        return bool(break_code) and (target_code in break_code or break_code in target_code)
 
     def _is_same_recompile(self, recompile: Recompile, *, is_lenient: bool) -> bool:
         guards = {guard_kind(reason.guard) for reason in recompile.reasons}
@@ -130,8 +137,8 @@ class Target:
         return is_same and recompile.limit_hit == self.limit_hit and (not self.guards or bool(self.guards & guards))
 
 
-def idents_of(report: Report) -> list[str]:
-    """Return the ids of everything in a report that can have a reproducer, the most important first."""
+def reproducible_ids(report: Report) -> list[str]:
+    """Return the ids of all findings in a report that can have a reproducer, the most important first."""
     idents = [ERROR] if report.error is not None else []
     idents += [CHECK] if any(not check.equal for check in report.check or []) else []
     break_of_error = report.error.break_ if report.error is not None else None
@@ -141,7 +148,7 @@ def idents_of(report: Report) -> list[str]:
 
 
 def target_of(report: Report, ident: str) -> Target | None:
-    """Return the finding of a report with an id; ``None`` if the report has no such id."""
+    """Return the finding with an id in a report; ``None`` if the report has no such id."""
     if ident == ERROR and report.error is not None:
         return _error_target(report, report.error)
     if ident == CHECK:
@@ -159,9 +166,9 @@ def target_of(report: Report, ident: str) -> Target | None:
 def _error_target(report: Report, error: RunError) -> Target:
     break_of_error = next((break_ for break_ in report.breaks if break_.id == error.break_), None)
     frames = [occurrence.frame for occurrence in break_of_error.occurrences] if break_of_error is not None else []
-    line = first_line(error.message)
+    line = first_line_of_message(error.message)
     title = f"{error.type}: {line}"[:_MAX_TITLE]
-    return Target(ERROR, title, _with_callers(report, frames), "error", error=(error.type, line))
+    return Target(ERROR, title, _add_callers(report, frames), "error", error=(error.type, line))
 
 
 def _check_target(check: Check) -> Target:
@@ -182,7 +189,7 @@ def _break_target(report: Report, break_: Break) -> Target:
     return Target(
         break_.id,
         f"graph break {break_.gb_id}: {break_.gb_type}" if break_.gb_id else f"graph break: {break_.gb_type}",
-        _with_callers(report, frames),
+        _add_callers(report, frames),
         cause=break_.gb_id or break_.gb_type,
         gb_type=break_.gb_type,
         is_logged=any(frames),
@@ -198,7 +205,7 @@ def _recompile_target(report: Report, recompile: Recompile) -> Target:
     return Target(
         recompile.id,
         title[:_MAX_TITLE],
-        _with_callers(report, [recompile.frame, recompile.of]),
+        _add_callers(report, [recompile.frame, recompile.of]),
         "recompile",
         function=recompile.function,
         guards=frozenset(guard_kind(reason.guard) for reason in recompile.reasons),
@@ -206,8 +213,8 @@ def _recompile_target(report: Report, recompile: Recompile) -> Target:
     )
 
 
-def _with_callers(report: Report, frames: Iterable[str | None]) -> tuple[str, ...]:
-    """Return the ids of frames and of the frames that called them."""
+def _add_callers(report: Report, frames: Iterable[str | None]) -> tuple[str, ...]:
+    """Return the ids of frames, and of the frames that called them."""
     callers = {frame.id: frame.caller for frame in report.frames}
     all_frames: list[str] = []
     for frame in frames:
@@ -219,7 +226,7 @@ def _with_callers(report: Report, frames: Iterable[str | None]) -> tuple[str, ..
 
 
 def code_of(break_: Break) -> str:
-    """Return the code of a break without spaces, parentheses, quotes, commas and comments, to compare it.
+    """Return the code of a break in a form for comparisons: without spaces, parentheses, quotes, commas and comments.
 
     Numbers are written as :func:`ast.unparse` writes them. The result is empty for the first line of a definition.
     """
@@ -231,18 +238,18 @@ def _plain_number(match: re.Match[str]) -> str:
     """Return a number as ``ast.unparse`` writes it: ``10000.0`` for ``1e4``."""
     try:
         return repr(ast.literal_eval(match[0]))
-    except (ValueError, SyntaxError):  # part of a text
+    except (ValueError, SyntaxError):  # a part of a string
         return match[0]
 
 
 def guard_kind(guard: str) -> str:
-    """Return a guard without numbers and names of variables."""
+    """Return a guard without the numbers, strings and names of variables in it."""
     text = re.sub(r"(?:L|G)\[['\"][^]]*\]|'[^']*'|\"[^\"]*\"|\b\d[\d.e+-]*\b|0x\w+", "#", guard)
     return re.sub(r"\s+", " ", re.sub(r"^[\w.\[\]]+ (==|!=)", r"# \1", text)).strip()
 
 
-def first_line(message: str) -> str:
-    """Return the first line of a message, and after "raised:" the first line of the error that follows."""
+def first_line_of_message(message: str) -> str:
+    """Return the first line of a message; if it ends with "raised:", the first line of the inner error is added."""
     without_addresses = re.sub(r" at 0x[\da-fA-F]+", "", message)
     lines = [line.strip() for line in without_addresses.strip().split("\n") if line.strip()]
     if lines and lines[0].endswith("raised:") and len(lines) > 1:

@@ -1,4 +1,4 @@
-"""Write functions, classes and values as the statements of a script that needs nothing but installed packages."""
+"""Write functions, classes and values as statements of a script that needs nothing but installed packages."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from jupyter_graphbreak.experiments.reproducer.definitions import (
 from jupyter_graphbreak.experiments.reproducer.objects import (
     MISSING,
     attributes_of,
+    attributes_to_set,
     cell_content,
+    find_import,
     function_of_user,
-    import_place_of,
+    is_available_in_torch,
     is_equal,
     is_library_callable,
     is_own_module,
-    is_reached_from_torch,
     is_written_by_user,
-    own_methods,
+    methods_in_source,
     parameters_of,
-    state_of,
     variable_name_for,
 )
 from jupyter_graphbreak.experiments.reproducer.renaming import (
@@ -60,29 +60,30 @@ from jupyter_graphbreak.records.package_paths import is_library
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Tensors of up to this many integers are written with their values; with ``uses_values``, so are all tensors of up to
-#: the second number of elements.
+#: Tensors of at most ``_MAX_NUMBERS`` integers are written with their values. With ``uses_values``, all tensors of at
+#: most ``_MAX_EXACT`` elements are.
 _MAX_NUMBERS, _MAX_EXACT = 16, 256
 #: The maximum number of items of a container, and the maximum depth of values.
 _MAX_ITEMS, _MAX_DEPTH = 200, 20
 _ATOMS = (bool, int, str, bytes, type(None), type(Ellipsis))
-#: The methods that a script needs only if it makes instances of the class.
+#: The methods of a class that a script needs only to make instances.
 _CONSTRUCTION_METHODS = ("__init__", "__new__", "__post_init__")
 
 
 class Writer:
-    """Collects the statements that define the objects a call needs, in the order of their uses.
+    """Collects the statements that define the objects that a call needs, in the order of their first uses.
 
     Parameters
     ----------
     uses_values : bool
-        Whether small tensors get their values instead of random ones.
+        Whether small tensors are written with their values instead of random values.
     assembles_objects : bool
         Whether objects of packages are put together from their attributes instead of being constructed.
     shortens_lists : bool
-        Whether lists of modules have only the first module of each class.
+        Whether lists of modules contain only the first module of each class.
     modules : mapping
-        The modules that the call uses, by the names of variables; the optimizers get the parameters of these modules.
+        The modules that the call uses, by the names of their variables; optimizers receive the parameters of these
+        modules.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Writer:
         self._statements: list[ast.stmt] = []
         self._names: dict[int, str] = {}
         self._named_objects: list[Any] = []
-        self._taken_names: set[str] = set(dir(builtins)) | {
+        self._used_names: set[str] = set(dir(builtins)) | {
             "torch",
             "compiled",
             "expected",
@@ -109,18 +110,18 @@ class Writer:
             "result",
             "arguments",
         }
-        #: The classes whose constructors the script may call, so that the constructors must not change.
+        #: The classes whose constructors must not be replaced, because the script may call them.
         self._instantiated_classes: set[type] = set()
         self._classes: dict[type, ast.ClassDef] = {}
         #: The objects that are made without a constructor: the class, the name of the variable, and the statements.
         self._objects: list[tuple[type, str, list[ast.stmt]]] = []
-        #: The names that parts of modules have in the script, by their names in the user's code.
+        #: The script's names for attributes of the user's modules, by their names in the user's code.
         self.new_names: dict[str, str] = {}
         #: The installed packages that the script needs besides PyTorch.
         self.packages: set[str] = set()
 
     def script(self, tail: Iterable[ast.stmt]) -> ast.Module:
-        """Return the script: imports, definitions, and the given statements."""
+        """Return the script: imports, definitions, and the statements in ``tail``."""
         self._write_constructors()
         imports = [statement for _, statement in sorted(self._imports.items())]
         future = ast.parse("from __future__ import annotations").body if self._has_annotations() else []
@@ -128,7 +129,7 @@ class Writer:
         return ast.fix_missing_locations(tree)
 
     def _write_constructors(self) -> None:
-        """Turn the statements that make the only instance of a class into the class's constructor."""
+        """Write a constructor for each class with one instance, from the statements that make this instance."""
         classes = [class_ for class_, _, _ in self._objects]
         for class_, variable, steps in self._objects:
             node = self._classes.get(class_)
@@ -155,101 +156,101 @@ class Writer:
 
     # Names.
 
-    def _reserve_name(self, value: Any, wanted_name: str) -> str:
-        """Reserve a name for an object."""
+    def _reserve_name(self, value: Any, preferred_name: str) -> str:
+        """Choose an unused name for an object, remember it, and return it."""
         fallback = "function" if isinstance(value, types.FunctionType) else "value"
-        name, number = wanted_name if wanted_name.isidentifier() else fallback, 2
+        name, number = preferred_name if preferred_name.isidentifier() else fallback, 2
         stem = name
-        while name in self._taken_names:
+        while name in self._used_names:
             name, number = f"{stem}_{number}", number + 1
-        self._taken_names.add(name)
+        self._used_names.add(name)
         self._names[id(value)] = name
         self._named_objects.append(value)
         return name
 
-    def bind(self, value: Any, wanted_name: str) -> str:
-        """Return an expression for an object that code refers to by a name; define the name if needed."""
+    def bind(self, value: Any, preferred_name: str) -> str:
+        """Return an expression for an object to which code refers by a name; define the object if necessary."""
         if id(value) in self._names and not isinstance(value, _ATOMS):
             return self._names[id(value)]
         compiled_object = compiled_callable(value) if not isinstance(value, torch.nn.Module) else None
         if compiled_object is not None:
-            inner_expression = self.bind(compiled_object, wanted_name)
-            return self.assign(value, expression(f"torch.compile({inner_expression})"), f"compiled_{wanted_name}")
+            inner_expression = self.bind(compiled_object, preferred_name)
+            return self.assign(value, expression(f"torch.compile({inner_expression})"), f"compiled_{preferred_name}")
         if (operator := custom_operator_functions(value)) is not None:
             return self._write_operator(value, *operator)
         if isinstance(value, types.ModuleType):
-            return self._import(value, wanted_name)
+            return self._import(value, preferred_name)
         if isinstance(value, type):
-            return self._write_class(value, wanted_name)
+            return self._write_class(value, preferred_name)
         if isinstance(value, types.FunctionType) and (user_function := function_of_user(value)) is not None:
-            return self._write_function(user_function, wanted_name, value)
+            return self._write_function(user_function, preferred_name, value)
         if isinstance(value, types.FunctionType | types.BuiltinFunctionType) or is_library_callable(value):
-            return self._import_object(value, wanted_name)
-        return self.assign(value, self.expression_of(value), wanted_name)
+            return self._import_object(value, preferred_name)
+        return self.assign(value, self.expression_of(value), preferred_name)
 
-    def assign(self, value: Any, node: ast.expr, wanted_name: str) -> str:
+    def assign(self, value: Any, node: ast.expr, preferred_name: str) -> str:
         """Define a variable for an object that an expression makes, and return its name."""
         if isinstance(node, ast.Name) and id(value) in self._names:
             return node.id
-        name = self._reserve_name(value, wanted_name)
+        name = self._reserve_name(value, preferred_name)
         self._statements.append(ast.Assign([ast.Name(name, ast.Store())], node, lineno=0))
         return name
 
     def known_name(self, value: Any) -> str | None:
-        """Return the name of an object in the script, if it has one."""
+        """Return the name of an object in the script; ``None`` if the object has no name there."""
         return self._names.get(id(value))
 
     # Imports.
 
-    def _import(self, module: types.ModuleType, wanted_name: str) -> str:
+    def _import(self, module: types.ModuleType, preferred_name: str) -> str:
         name = module.__name__
         file = getattr(module, "__file__", None)
         if file is not None and not is_library(file):
             raise UnwritableError(f"the module {name} is used as an object")
-        if name == wanted_name or name.startswith(f"{wanted_name}."):  # import a.b binds a
+        if name == preferred_name or name.startswith(f"{preferred_name}."):  # import a.b binds a
             package = name.partition(".")[0]
-            self._note_package(package)
+            self._add_package(package)
             if name != "torch":
                 self._imports[f"import {name}"] = ast.parse(f"import {name}").body[0]
-            self._taken_names.add(wanted_name)
-            return wanted_name
-        alias = self._reserve_name(module, wanted_name)
-        self._note_package(name)
+            self._used_names.add(preferred_name)
+            return preferred_name
+        alias = self._reserve_name(module, preferred_name)
+        self._add_package(name)
         self._imports[f"import {name} {alias}"] = ast.parse(f"import {name} as {alias}").body[0]
         return alias
 
-    def _note_package(self, module: str) -> None:
+    def _add_package(self, module: str) -> None:
         package = module.partition(".")[0]
         if package not in sys.stdlib_module_names and package != "torch":
             self.packages.add(package)
 
-    def _import_object(self, value: Any, wanted_name: str) -> str:
+    def _import_object(self, value: Any, preferred_name: str) -> str:
         name = getattr(value, "__name__", "")
         if getattr(builtins, name, None) is value:
             return str(name)
-        module, path = import_place_of(value, wanted_name)
+        module, path = find_import(value, preferred_name)
         if module is None:
-            raise UnwritableError(f"{wanted_name} cannot be imported")
-        self._note_package(module)
-        is_in_torch = module.partition(".")[0] == "torch" and is_reached_from_torch(module)
+            raise UnwritableError(f"{preferred_name} cannot be imported")
+        self._add_package(module)
+        is_in_torch = module.partition(".")[0] == "torch" and is_available_in_torch(module)
         if is_in_torch or "." in path:
             if not is_in_torch:
                 self._imports[f"import {module}"] = ast.parse(f"import {module}").body[0]
             return f"{module}.{path}"
-        name = self._reserve_name(value, wanted_name)
+        name = self._reserve_name(value, preferred_name)
         alias = f" as {name}" if name != path else ""
         self._imports[f"from {module} {path}"] = ast.parse(f"from {module} import {path}{alias}").body[0]
         return name
 
     # Functions.
 
-    def _write_function(self, function: types.FunctionType, wanted_name: str, value: Any) -> str:
-        """Write the definition of the function that an object wraps, or is; return its name."""
+    def _write_function(self, function: types.FunctionType, preferred_name: str, value: Any) -> str:
+        """Write the definition of the function that ``value`` is or wraps; return the name of the function."""
         for named_object in (value, function):
             if id(named_object) in self._names:
                 return self._names[id(named_object)]
         node = copy.deepcopy(function_node(function))
-        name = self._reserve_name(value, wanted_name if isinstance(node, ast.Lambda) else node.name)
+        name = self._reserve_name(value, preferred_name if isinstance(node, ast.Lambda) else node.name)
         self._names.setdefault(id(function), name)
         self._named_objects.append(function)
         definition = self._definition_with_script_names(remove_noise(node), function)
@@ -261,7 +262,7 @@ class Writer:
         return name
 
     def _write_operator(self, value: Any, function: Any, fake: Any) -> str:
-        """Write a custom operator, with its result for fake tensors."""
+        """Write a custom operator, and its implementation for fake tensors; return the name of the operator."""
         name = self._write_function(function, function.__name__, value)
         if fake is not None:
             fake_expression = self.expression_of(fake)
@@ -269,13 +270,13 @@ class Writer:
         return name
 
     def _definition_with_script_names(self, node: Any, function: types.FunctionType) -> Any:
-        """Define the objects that a function uses, and return its definition with the script's names."""
+        """Define the objects that a function uses, and return its definition with their names in the script."""
         scope = dict(function.__globals__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             scope[name] = cell_content(cell)
-        return self._with_names(node, scope, skip={"__class__", "super"})
+        return self._replace_outer_names(node, scope, skip={"__class__", "super"})
 
-    def _with_names(self, node: Any, scope: dict[str, Any], skip: set[str]) -> Any:
+    def _replace_outer_names(self, node: Any, scope: dict[str, Any], skip: set[str]) -> Any:
         names = outer_names(node) - skip
         modules = {name: scope[name] for name in names if is_own_module(scope.get(name))}
         replacer = ModuleAttributeReplacer(self.bind, modules)
@@ -295,10 +296,10 @@ class Writer:
 
     # Classes.
 
-    def _write_class(self, class_: type, wanted_name: str) -> str:
+    def _write_class(self, class_: type, preferred_name: str) -> str:
         if not is_written_by_user(class_):
-            return self._import_object(class_, wanted_name)
-        if (creating_call := self._class_creating_call(class_)) is not None:
+            return self._import_object(class_, preferred_name)
+        if (creating_call := self._call_that_creates_class(class_)) is not None:
             return self.assign(class_, creating_call, class_.__name__)
         node = copy.deepcopy(class_node(class_))
         name = self._reserve_name(class_, class_.__name__)
@@ -311,14 +312,14 @@ class Writer:
                     if free_name != "__class__" and (cell_value := cell_content(cell)) is not MISSING:
                         scope[free_name] = cell_value
         node = remove_noise(node)
-        definition = self._with_names(node, scope, skip={"__class__", "super", class_.__name__})
+        definition = self._replace_outer_names(node, scope, skip={"__class__", "super", class_.__name__})
         definition.name = name
         self._classes[class_] = definition
         self._statements.append(definition)
         return name
 
-    def _class_creating_call(self, class_: type) -> ast.expr | None:
-        """Return the call that makes a class for which there is no class statement."""
+    def _call_that_creates_class(self, class_: type) -> ast.expr | None:
+        """Return the call that creates a class; ``None`` if a class statement defines the class."""
         with contextlib.suppress(UnwritableError):
             class_node(class_)
             return None
@@ -333,12 +334,12 @@ class Writer:
     # Values.
 
     def expression_of(self, value: Any, depth: int = 0) -> ast.expr:
-        """Return an expression that makes a value.
+        """Return an expression that evaluates to a copy of a value.
 
         Raises
         ------
         UnwritableError
-            If there is no such expression.
+            If no such expression can be written.
         """
         if depth > _MAX_DEPTH:
             raise UnwritableError("a value is nested too deeply")
@@ -361,7 +362,7 @@ class Writer:
                 is_device = isinstance(value, torch.device)
                 return expression(f"torch.device({str(value)!r})" if is_device else "torch.Generator().manual_seed(0)")
             case torch.nn.Module():
-                return self._module_in_its_mode(value, depth)
+                return self._module_expression_with_mode(value, depth)
             case _ if _is_array(value):
                 return expression(f"({self._data_text(torch.from_numpy(value))}).numpy()")
             case torch.optim.Optimizer():
@@ -434,7 +435,7 @@ class Writer:
         )
 
     def _container_call(self, class_: type, *arguments: ast.expr) -> ast.expr | None:
-        """Return the constructor call for a container; ``None`` if a user's class defines a constructor."""
+        """Return the constructor call for a container; ``None`` if its class has a constructor of its own."""
         constructors = [inspect.getattr_static(base, "__init__") for base in (class_, class_.__mro__[-2])]
         is_plain = constructors[0] is constructors[1] and not hasattr(class_, "__post_init__")
         if class_.__module__ not in {"builtins", "collections"} and class_ is not torch.Size and not is_plain:
@@ -509,7 +510,7 @@ class Writer:
             return f"{sparse_text}.to_{str(tensor.layout).removeprefix('torch.')}()"
         return f"{sparse_text}.coalesce()" if tensor.is_coalesced() else sparse_text
 
-    def _module_in_its_mode(self, module: torch.nn.Module, depth: int) -> ast.expr:
+    def _module_expression_with_mode(self, module: torch.nn.Module, depth: int) -> ast.expr:
         module_expression = self._module_expression(module, depth)
         if isinstance(module_expression, ast.Name) or module.training:
             return module_expression
@@ -536,7 +537,7 @@ class Writer:
         return self._object_expression(module, depth)
 
     def _optimizer_expression(self, optimizer: torch.optim.Optimizer, depth: int) -> ast.expr:
-        """Return the constructor call for an optimizer; a new optimizer has the state from before its first step."""
+        """Return the constructor call for an optimizer, which then has no state, as before its first step."""
         class_ = type(optimizer)
         groups = optimizer.param_groups
         keywords: list[ast.keyword] = []
@@ -557,14 +558,14 @@ class Writer:
         return ast.Call(expression(self.bind(class_, class_.__name__)), [first_argument], keywords)
 
     def _group_expression(self, group: dict[str, Any], common_options: set[str], depth: int) -> ast.expr:
-        """Return a group of an optimizer's parameters, with the options in which it differs from the other groups."""
+        """Return a parameter group of an optimizer, with the options in which it differs from the other groups."""
         options = {name: value for name, value in group.items() if name != "params" and name not in common_options}
         values = [self.expression_of(value, depth + 1) for value in options.values()]
         names: list[ast.expr | None] = [expression(repr(name)) for name in ("params", *options)]
         return ast.Dict(names, [self._parameters_expression(group["params"]), *values])
 
     def _parameters_expression(self, parameters: list[torch.Tensor]) -> ast.expr:
-        """Return the parameters of a group, as those of a module or as a list."""
+        """Return the parameters of a group: ``module.parameters()`` if they are those of a module, otherwise a list."""
         for name, module in self._modules.items():
             for path, part in module.named_modules():
                 if [id(parameter) for parameter in part.parameters()] == [id(parameter) for parameter in parameters]:
@@ -579,7 +580,10 @@ class Writer:
         return self.bind(parameter, "parameter")
 
     def _constructor_call(self, value: Any, depth: int) -> ast.expr | None:
-        """Return the constructor call for an object whose attributes have the names of the parameters."""
+        """Return the constructor call for an object, with the attributes that have the names of the parameters.
+
+        The result is ``None`` if there is no value for a required parameter.
+        """
         parameters = parameters_of(type(value))
         if parameters is None:
             return None
@@ -612,13 +616,17 @@ class Writer:
     def _object_expression(self, value: Any, depth: int) -> ast.expr:
         """Return an expression for an instance of a class.
 
-        It is a constructor call if the arguments are known; otherwise it is the name of a variable, for which the
-        object is made without its constructor.
+        The expression is a constructor call if its arguments are known. Otherwise it is the name of a variable to which
+        an object that is made without its constructor is assigned.
         """
         class_ = type(value)
         if class_.__module__ == "builtins" or not (hasattr(value, "__dict__") or is_written_by_user(class_)):
             raise UnwritableError(f"an object of the type {class_.__name__} cannot be written as source text")
-        if is_written_by_user(class_) and dataclasses.is_dataclass(value) and "__init__" not in own_methods(class_):
+        if (
+            is_written_by_user(class_)
+            and dataclasses.is_dataclass(value)
+            and "__init__" not in methods_in_source(class_)
+        ):
             self._instantiated_classes.add(class_)
             fields = [field.name for field in dataclasses.fields(value) if field.init]
             keywords = [ast.keyword(field, self.expression_of(getattr(value, field), depth + 1)) for field in fields]
@@ -633,7 +641,7 @@ class Writer:
         is_module = isinstance(value, torch.nn.Module)
         if is_module:
             statements += ast.parse(f"torch.nn.Module.__init__({variable})").body
-        for attribute, part in state_of(value):
+        for attribute, part in attributes_to_set(value):
             target = f"{variable}.{attribute}"
             if is_module and attribute in vars(value)["_buffers"]:
                 part_text = ast.unparse(self.expression_of(part, depth + 1))
@@ -659,13 +667,13 @@ class Writer:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether an object is a NumPy array with a dtype that tensors can have."""
+    """Return whether an object is a NumPy array whose dtype tensors can have."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and type(value) is numpy.ndarray and value.dtype.kind in "biufc"
 
 
 def _plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the data of a tensor whose class adds only methods."""
+    """Return the data of a tensor, if its class adds nothing but methods, as a plain tensor."""
     class_ = type(tensor)
     if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or overrides_torch_dispatch(class_):
         raise UnwritableError(f"a tensor of the class {class_.__name__} cannot be written as source text")
@@ -674,5 +682,5 @@ def _plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _path_in_module(path: str) -> str:
-    """Return the steps into a module: ``.layers[0].weight`` for ``layers.0.weight``."""
+    """Return a path inside a module as Python code: ``.layers[0].weight`` for ``layers.0.weight``."""
     return "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in path.split(".") if step)

@@ -23,7 +23,7 @@ class Arguments:
         """Return the positional arguments, followed by the keyword arguments."""
         return [*self.args, *self.kwargs.values()]
 
-    def bound(self, fn: Callable[..., Any]) -> Arguments:
+    def to_positional(self, fn: Callable[..., Any]) -> Arguments:
         """Return the same arguments, positional as far as the signature allows; unchanged if it refuses them."""
         try:
             bound = self._bind(fn)
@@ -44,16 +44,16 @@ class Arguments:
         args, kwargs = clone((self.args, self.kwargs), memo, copy_function=functions)
         return Arguments(*args, **kwargs)
 
-    def mapped(self, change: Callable[[Any], Any]) -> Arguments:
+    def map_values(self, change: Callable[[Any], Any]) -> Arguments:
         """Return the arguments with a change applied to each."""
         return Arguments(*map(change, self.args), **{name: change(value) for name, value in self.kwargs.items()})
 
-    def named(self, fn: Callable[..., Any]) -> dict[str, Any]:
+    def by_name(self, fn: Callable[..., Any]) -> dict[str, Any]:
         """Return the arguments by parameter name, or by position if the function's signature does not accept them."""
         try:
             bound = self._bind(fn)
         except (TypeError, ValueError):
-            return self._named_by_position() | self.kwargs
+            return self._numbered_arguments() | self.kwargs
         return dict(bound.arguments)
 
     def with_argument(self, fn: Callable[..., Any], name: str, value: Any) -> Arguments:
@@ -61,14 +61,14 @@ class Arguments:
         try:
             bound = self._bind(fn)
         except (TypeError, ValueError):  # such as the `step` of an optimizer that a scheduler has wrapped
-            positional = self._named_by_position()
+            positional = self._numbered_arguments()
             if name not in positional:
                 return Arguments(*self.args, **self.kwargs | {name: value})
             return Arguments(*(positional | {name: value}).values(), **self.kwargs)
         bound.arguments[name] = value
         return Arguments(*bound.args, **bound.kwargs)
 
-    def _named_by_position(self) -> dict[str, Any]:
+    def _numbered_arguments(self) -> dict[str, Any]:
         return {f"argument {position}": value for position, value in enumerate(self.args, start=1)}
 
     def _bind(self, fn: Callable[..., Any]) -> inspect.BoundArguments:

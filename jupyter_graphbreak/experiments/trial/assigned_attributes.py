@@ -214,7 +214,7 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
     for root, path in _assignments(function.__code__):
         owner, holder = _find_object(function, root, path[:-1]), _find_object(function, root, path[:-2])
         is_function = is_instance(owner, types.FunctionType) and is_library(owner.__code__.co_filename)
-        if is_function or is_instance(owner, types.ModuleType | type) or _is_object_of_library(owner, holder):
+        if is_function or is_instance(owner, types.ModuleType | type) or _is_library_object(owner, holder):
             result[id(owner), path[-1]] = owner
     return result
 
@@ -227,7 +227,7 @@ def _find_object(function: types.FunctionType, root: str, path: tuple[str, ...])
     return value
 
 
-def _is_object_of_library(item: Any, holder: Any) -> bool:
+def _is_library_object(item: Any, holder: Any) -> bool:
     """Return whether an object with attributes belongs to a library's module that contains it."""
     is_in_library_module = is_instance(holder, types.ModuleType) and holder is not sys and is_library_owner(holder)
     return is_in_library_module and type(getattr(item, "__dict__", None)) is dict and is_library_owner(type(item))
@@ -240,7 +240,7 @@ def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
     parts: dict[int, LibraryPart] = {}
     for function in functions:
         parts.update((id(namespace.scope), namespace) for namespace in _changed_namespaces(function))
-        parts.update((id(container.container), container) for container in _named_containers(function))
+        parts.update((id(container.container), container) for container in _mentioned_containers(function))
         if may_set_any_attribute:
             parts.update((id(owner.owner), owner) for owner in _passed_owners(function))
         if _mentions_modules(function.__code__):
@@ -250,14 +250,14 @@ def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
 
 def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
     """Yield the modules and classes of libraries that a function passes on, not those it only calls or reads from."""
-    for root, path in _passed_names(function.__code__):
+    for root, path in _passed_paths(function.__code__):
         owner = _find_object(function, root, path)
         if is_instance(owner, types.ModuleType | type) and owner is not sys and is_library_owner(owner):
             yield LibraryOwner(owner)
 
 
 @functools.lru_cache(maxsize=1024)
-def _passed_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _passed_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the first name and attribute path of each object that code passes on, itself or its ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
@@ -283,7 +283,7 @@ def _all_instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
 
 def _changed_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespace]:
     """Yield the namespaces of libraries that a function changes, judging by the names of the functions it calls."""
-    for root, path in _loaded_names(function.__code__):
+    for root, path in _loaded_paths(function.__code__):
         owner = _find_object(function, root, path)
         if is_instance(owner, types.FunctionType) and STATE_CHANGING_NAMES.match(owner.__name__):
             scope = owner.__globals__
@@ -301,9 +301,9 @@ def _mentions_modules(code: types.CodeType) -> bool:
     return any("modules" in inner.co_names or "modules" in inner.co_consts for inner in walk_codes(code))
 
 
-def _named_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:
+def _mentioned_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:
     """Yield the lists, dicts and sets of packages that a function names, such as ``copyreg.dispatch_table``."""
-    for root, path in _loaded_names(function.__code__):
+    for root, path in _loaded_paths(function.__code__):
         owner = _find_object(function, root, ())
         for name in path:
             value = (attribute_of(owner, "__dict__") or {}).get(name)
@@ -314,7 +314,7 @@ def _named_containers(function: types.FunctionType) -> Iterator[LibraryContainer
 
 
 @functools.lru_cache(maxsize=1024)
-def _loaded_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _loaded_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the first name and the attribute path of each global, and each attribute of a global, that code reads."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     root: str | None = None

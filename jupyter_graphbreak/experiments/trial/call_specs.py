@@ -18,7 +18,7 @@ from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.code_hints import default_values
 from jupyter_graphbreak.experiments.trial.shared_names import global_names
-from jupyter_graphbreak.experiments.trial.swapped_places import cell_place, fixed_place, item_place
+from jupyter_graphbreak.experiments.trial.swapped_bindings import cell_binding, fixed_binding, item_binding
 from jupyter_graphbreak.recording.targets import closure_values, is_user_class, may_be_user_defined, reachable_objects
 from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance
 from jupyter_graphbreak.records.package_paths import is_library
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
-    from jupyter_graphbreak.experiments.trial.swapped_places import NamedPlace
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import Binding
 
 #: The maximum number of different calls to remember for one entry, and the maximum if something is compiled in them.
 _MAX_CALLS = 64
@@ -325,14 +325,14 @@ def owner_of(call: Any) -> Any:
 
 def _argument_parts(started_call: StartedCall) -> Iterator[tuple[Path, Any]]:
     arguments = Arguments(*started_call.args, **started_call.kwargs)
-    for name, value in arguments.named(started_call.call).items():
+    for name, value in arguments.by_name(started_call.call).items():
         yield from parts(value, Path(Root("argument", name)))
 
 
 def spec_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
     """Return the specs of arguments and their parts, by place; parameters with the default ``None`` are included."""
     none_by_default = {name: None for name, default in default_values(call).items() if default is None}
-    arguments_by_name = none_by_default | arguments.named(call)
+    arguments_by_name = none_by_default | arguments.by_name(call)
     return {
         path: spec(value)
         for name, argument in arguments_by_name.items()
@@ -442,21 +442,21 @@ def _attributes(value: Any, *, enters_objects: bool) -> dict[str, Any]:
     return {name: part for name, part in (attribute_of(value, "__dict__") or {}).items() if isinstance(name, str)}
 
 
-def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, NamedPlace]:
+def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Binding]:
     """Return the places of what a callable reads: its module, its arguments, closure variables and globals.
 
     Arguments that are tensors or plain values are left out.
     """
-    roots: dict[Root, NamedPlace] = {}
+    roots: dict[Root, Binding] = {}
     owner = owner_of(call)
     if not is_instance(owner, types.FunctionType | types.BuiltinFunctionType | type):
         root = Root("partial", "fn") if is_instance(owner, partial) else Root("module", "self")
-        roots[root] = fixed_place(root.name, owner)
-    for name, value in arguments.named(call).items():
+        roots[root] = fixed_binding(root.name, owner)
+    for name, value in arguments.by_name(call).items():
         if not is_instance(value, (*_PLAIN_TYPES, torch.Tensor)):
             # A method of an object that is not a module may be given as a function and its object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
-            roots[root] = fixed_place(name, value)
+            roots[root] = fixed_binding(name, value)
     functions = 0
     for item in reachable_objects(call, *arguments.values()):
         if (
@@ -471,12 +471,12 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Na
         for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
             root = Root("closure", name, item.__qualname__)
             if name != "__class__" and _has_content(cell) and _is_state(cell.cell_contents):
-                roots.setdefault(root, cell_place(name, cell))
+                roots.setdefault(root, cell_binding(name, cell))
         scope = item.__globals__
         for name in _global_names(item.__code__):
             if name in scope and _is_state(scope[name]):
                 root = Root("global", name, str(scope.get("__name__")))
-                roots.setdefault(root, item_place(name, scope, name))
+                roots.setdefault(root, item_binding(name, scope, name))
     return roots
 
 

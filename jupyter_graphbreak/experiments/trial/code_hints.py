@@ -27,7 +27,7 @@ _TEST_OPCODES = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 _GRADIENT_READERS = frozenset({"grad", "deepcopy"})
 
 
-def tested_local_names(fn: Callable[..., Any]) -> set[str]:
+def tested_variables(fn: Callable[..., Any]) -> set[str]:
     """Return the parameters and local names that code tests, as in ``if x``, ``not x`` and ``if x is None``."""
     names: set[str] = set()
     for code in _codes(fn):
@@ -57,7 +57,7 @@ def reads_gradients(first: Arguments, fn: Callable[..., Any]) -> bool:
     return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in codes)
 
 
-def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
+def index_predicate(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
     """Return a test for tensors that a function, or the objects it uses, may use as indices or counts."""
     used_objects = fn, *first.values()
     modules = [item for item in reachable_objects(*used_objects) if is_instance(item, torch.nn.Module)]
@@ -66,10 +66,10 @@ def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Te
     has_embedding = any(is_instance(module, embedding_classes) for module in modules)
     uses_indices = has_embedding or not LOOKUP_FUNCTIONS.isdisjoint(names)
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
-    return look_like_indices if uses_indices or is_instance(fn, torch.nn.Module) else lambda _: False
+    return looks_like_indices if uses_indices or is_instance(fn, torch.nn.Module) else lambda _: False
 
 
-def look_like_indices(value: torch.Tensor) -> bool:
+def looks_like_indices(value: torch.Tensor) -> bool:
     """Return whether a tensor may contain indices or counts: non-negative integers."""
     is_integer = value.dtype in {torch.int32, torch.int64} and not value.is_meta
     return is_integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0
@@ -93,7 +93,7 @@ def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
         yield from walk_codes(code)
 
 
-def numbers_in_own_code(first: Arguments, fn: Callable[..., Any]) -> list[float]:
+def numbers_in_user_code(first: Arguments, fn: Callable[..., Any]) -> list[float]:
     """Return the numbers in the code of a function and of user functions that it reaches: absolute values above one."""
     codes = [*_codes(fn), *user_codes(fn, *first.values())]
     constants = (constant for code in dict.fromkeys(codes) for constant in code.co_consts)
@@ -101,7 +101,7 @@ def numbers_in_own_code(first: Arguments, fn: Callable[..., Any]) -> list[float]
     return [number for number in dict.fromkeys(numbers) if number > 1]
 
 
-def lengths_of_lookups(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
+def lookup_table_lengths(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
     """Return the lengths above one of tensors that may be tables, such as masks and embeddings of positions."""
     used_objects = reachable_objects(fn, *first.values())
     modules = [item for item in used_objects if is_instance(item, torch.nn.Module)]

@@ -299,10 +299,10 @@ class _Copier:
                 with contextlib.suppress(TypeError):  # a class that Python cannot instantiate
                     return self._copy_instance(value)
             try:
-                with self._patched_deepcopy():
+                with self._patch_deepcopy():
                     result = copy.deepcopy(value, self._memo)
                 return (
-                    self._copy_object_returned_as_copy(value)
+                    self._copy_object_with_identity_deepcopy(value)
                     if result is value
                     else self._separate_attributes(value, result)
                 )
@@ -328,7 +328,7 @@ class _Copier:
             vars(result).update({key: self.copy(item) for key, item in shared_attributes.items() if is_data(item)})
         return result
 
-    def _copy_object_returned_as_copy(self, value: Any) -> Any:
+    def _copy_object_with_identity_deepcopy(self, value: Any) -> Any:
         """Return a copy of an object whose class returns the object itself as its copy, if a run may change it.
 
         Constants of a library are returned unchanged, because the library compares them by identity.
@@ -388,7 +388,7 @@ class _Copier:
         if differs_only_in_class and _has_default_copying(type(value)):
             return self._copy_subclass_tensor(value)
         try:
-            with self._patched_deepcopy():
+            with self._patch_deepcopy():
                 result = copy.deepcopy(value, self._memo)
             if result is not value:
                 return result
@@ -438,7 +438,7 @@ class _Copier:
         )
 
     @contextlib.contextmanager
-    def _patched_deepcopy(self) -> Iterator[None]:
+    def _patch_deepcopy(self) -> Iterator[None]:
         """Make ``copy.deepcopy`` use this copier for plain tensors in this thread.
 
         Torch refuses to copy a non-leaf tensor, such as one that a module keeps after its forward pass, and drops

@@ -49,7 +49,7 @@ class Descriptors:
         self._to_close.pop(descriptor, None)
 
     @contextlib.contextmanager
-    def closing_leftovers(self) -> Iterator[None]:
+    def close_leftovers(self) -> Iterator[None]:
         """Close the descriptors that a trial in the context makes and leaves open."""
         usable_descriptors, to_close = self._usable_descriptors, self._to_close
         self._usable_descriptors, self._to_close = set(usable_descriptors), {}

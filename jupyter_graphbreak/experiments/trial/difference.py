@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from jupyter_graphbreak.experiments.trial.places import RESULT, leaves, named_tensors
-from jupyter_graphbreak.experiments.trial.values import difference, largest_number, show, varying_places
+from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, short_repr, varying_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -82,7 +82,7 @@ def differences(
     compares_signs_of_zero : bool
         Whether to distinguish -0.0 from 0.0 in the result; compilers do not preserve the sign.
     """
-    compare = functools.partial(difference, compares_values=compares_values)
+    compare = functools.partial(describe_difference, compares_values=compares_values)
     if expected.raised is not None or actual.raised is not None:
         items = list(_exception_differences(expected, actual))
     else:
@@ -99,7 +99,7 @@ def differences(
         items += _replacement_differences(expected, actual)
     items += _leaf_grad_differences(expected, actual, compare)
     items += _state_differences(expected, actual, compare, compare_state)
-    items += _differences_by_name("state", "the ", expected.modes, actual.modes, difference)
+    items += _differences_by_name("state", "the ", expected.modes, actual.modes, describe_difference)
     items += _effect_differences(expected, actual, compares_values=compares_values)
     if compares_values:
         items += [
@@ -122,11 +122,11 @@ def _exception_differences(expected: Result, actual: Result) -> Iterator[Differe
     original, changed = expected.raised, actual.raised
     if original is None:
         yield Difference(
-            "exception", f"raises {describe_error(changed)}, but the original returns {show(expected.value)}"
+            "exception", f"raises {describe_error(changed)}, but the original returns {short_repr(expected.value)}"
         )
     elif changed is None:
         yield Difference(
-            "exception", f"returns {show(actual.value)}, but the original raises {describe_error(original)}"
+            "exception", f"returns {short_repr(actual.value)}, but the original raises {describe_error(original)}"
         )
     elif type(original) is not type(changed) or not is_same_text(_message(original), _message(changed)):
         # Each operation rejects an input with its own message, and Dynamo wraps errors in a subclass of RuntimeError.
@@ -134,7 +134,7 @@ def _exception_differences(expected: Result, actual: Result) -> Iterator[Differe
         text = f"raises {describe_error(changed)}, but the original raises {describe_error(original)}"
         yield Difference("different error" if is_reworded or _is_failed_check(original, changed) else "exception", text)
     elif (
-        attribute_difference := difference(_attributes_of_error(original), _attributes_of_error(changed))
+        attribute_difference := describe_difference(_attributes_of_error(original), _attributes_of_error(changed))
     ) is not None:
         yield Difference(
             "exception", f"raises {type(changed).__name__} with different attributes: {attribute_difference}"
@@ -209,7 +209,8 @@ def _state_differences(
 ) -> Iterator[Difference]:
     def has_changed(result: Result, name: str) -> bool:
         return name in result.state and (
-            name not in result.state_before or difference(result.state_before[name], result.state[name]) is not None
+            name not in result.state_before
+            or describe_difference(result.state_before[name], result.state[name]) is not None
         )
 
     for name in dict.fromkeys([*expected.state, *actual.state]):
@@ -228,7 +229,7 @@ def _state_differences(
 def _starts_differently(expected: Result, actual: Result, name: str) -> bool:
     """Return whether a part of the state already differed before the two runs, for example because a switch set it."""
     is_everywhere = all(name in states for run in (expected, actual) for states in (run.state_before, run.state))
-    return is_everywhere and difference(expected.state_before[name], actual.state_before[name]) is not None
+    return is_everywhere and describe_difference(expected.state_before[name], actual.state_before[name]) is not None
 
 
 def _state_differences_by_part(expected: Result, actual: Result, name: str, compare: _Compare) -> Iterator[Difference]:
@@ -239,7 +240,7 @@ def _state_differences_by_part(expected: Result, actual: Result, name: str, comp
         for states in (expected.state_before, expected.state, actual.state_before, actual.state)
     )  # fmt: skip
 
-    def differ(one: Any, other: Any, compare: _Compare = difference) -> bool:
+    def differ(one: Any, other: Any, compare: _Compare = describe_difference) -> bool:
         return one is not other if one is missing or other is missing else compare(one, other) is not None
 
     for place in dict.fromkeys([*before_expected, *after_expected, *before_actual, *after_actual]):
@@ -319,11 +320,11 @@ def _gradient_difference(
     if expected is None and actual is None:
         return None
     if actual is None:
-        return Difference("gradient", f"gives {place} no gradient, but the original gives {show(expected)}")
+        return Difference("gradient", f"gives {place} no gradient, but the original gives {short_repr(expected)}")
     if expected is None:
         if not actual.count_nonzero():
             return Difference("zero gradient", f"gives {place} a gradient of zeros, but the original gives none")
-        return Difference("gradient", f"gives {place} the gradient {show(actual)}, but the original gives none")
+        return Difference("gradient", f"gives {place} the gradient {short_repr(actual)}, but the original gives none")
     text = compare(expected, actual)
     return None if text is None else Difference("gradient", f"gives {place} a different gradient: {text}")
 

@@ -16,20 +16,20 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     MAX_CONSTANTS,
     constants_in_code,
     default_values,
-    indices_test,
-    lengths_of_lookups,
+    index_predicate,
+    lookup_table_lengths,
     names_in_code,
-    numbers_in_own_code,
+    numbers_in_user_code,
     other_choices,
     other_strings,
     reads_gradients,
-    tested_local_names,
+    tested_variables,
 )
 from jupyter_graphbreak.experiments.trial.inputs import (
     FLAG,
     LONGER_LAST_ITEM,
     NOT_CONTIGUOUS,
-    OF_ANOTHER_SIZE,
+    OF_DIFFERENT_SIZE,
     TRANSPOSED,
     WITH_DIMENSION,
     ZERO_DIMENSIONAL,
@@ -38,20 +38,20 @@ from jupyter_graphbreak.experiments.trial.inputs import (
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     apply_change,
-    filled_with,
+    fill_with,
+    identity,
     map_tensors,
-    negated,
+    multiply_by_ten,
+    negate,
     only_for,
-    random_within,
-    randomized,
+    randomize,
+    randomize_within_range,
+    replace_first,
     resize,
-    ten_times,
     tensors_in,
-    unchanged,
     unless,
-    with_first,
 )
-from jupyter_graphbreak.experiments.trial.values import difference, show
+from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
 from jupyter_graphbreak.records.attributes import is_dataclass, is_instance
 
 if TYPE_CHECKING:
@@ -120,22 +120,22 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         Numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by their
         places.
     """
-    may_be_indices = indices_test(first, fn)
+    may_be_indices = index_predicate(first, fn)
     # A number may matter in one branch only, and the tensors decide which branch runs.
     nonzero_variants: dict[str, Change] = {
-        "": unchanged,
-        ", all tensors negated": unless(may_be_indices, negated),
-        ", all tensors random": unless(may_be_indices, randomized, random_within),
+        "": identity,
+        ", all tensors negated": unless(may_be_indices, negate),
+        ", all tensors random": unless(may_be_indices, randomize, randomize_within_range),
     }
     variants = {**nonzero_variants, ", all tensors zero": unless(may_be_indices, torch.zeros_like)}
     if not tensors_in(first.values()):
-        variants = {"": unchanged}
+        variants = {"": identity}
     for description, arguments in _changes_of_arguments(first, fn, variants):
-        if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
+        if describe_difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(description, arguments, fn), is_special=True)
     settings = list(_changes_of_state(fn, state))
     for values in settings:
-        description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
+        description = ", ".join(f"{place} = {short_repr(value)}" for place, value in values.items())
         for suffix, change in variants.items():
             arguments = map_tensors(first, change)
             yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
@@ -147,7 +147,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         yield Input(arguments, describe(description, arguments, fn), is_special=True, other_kind=kind)
     if reads_gradients(first, fn):
         yield _with_gradients(first, fn, state)
-    for description, arguments in _lengths_of_code(first, fn, state):
+    for description, arguments in _length_changes_from_code(first, fn, state):
         yield Input(arguments, describe(description, arguments, fn), is_special=True)
 
 
@@ -161,14 +161,14 @@ def _changes_of_arguments(
     variants : mapping
         The changes of all tensors with which to combine each changed Python value, by the ends of their descriptions.
     """
-    yield from _few_row_changes(first, fn)
-    for description, changed in itertools.chain(_edge_python_values(first, fn), _other_texts(first, fn)):
+    yield from _row_count_changes(first, fn)
+    for description, changed in itertools.chain(_edge_python_values(first, fn), _other_strings(first, fn)):
         for suffix, change in variants.items():
             yield f"{description}{suffix}", map_tensors(changed, change)
     yield from _extreme_value_changes(first, fn)
     yield from _zero_arguments(first, fn)
     yield from _length_changes(first)
-    yield from _numbers_of_code(first, fn)
+    yield from _fill_with_code_numbers(first, fn)
 
 
 def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -183,7 +183,7 @@ def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Itera
 
 def _with_gradients(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Input:
     """Return the first input with a gradient for each of its tensors and of those that the function reads."""
-    give_gradient = functools.partial(_with_grad, unchanged)
+    give_gradient = functools.partial(_with_grad, identity)
     arguments = map_tensors(first, give_gradient)
     values = {place: give_gradient(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
     example = describe(_WITH_GRADIENT, arguments, fn)
@@ -198,8 +198,8 @@ def _kind_changes(
     The values of tensors lead to both sides of most branches.
     """
     values: dict[str, Change] = {
-        "": _tripled,
-        ", negated": lambda tensor: negated(_tripled(tensor)),
+        "": _triple,
+        ", negated": lambda tensor: negate(_triple(tensor)),
         ", zero": torch.zeros_like,
     }
     for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first), _layout_changes(first)):
@@ -207,7 +207,7 @@ def _kind_changes(
             changed_if_allowed = unless(may_be_indices, functools.partial(change, make_values))
             yield f"{kind}{suffix}", kind, map_tensors(first, changed_if_allowed)
     yield "all tensors empty", "empty tensors", map_tensors(first, functools.partial(_first_rows, count=0))
-    tensors_by_name = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
+    tensors_by_name = [(name, tensors_in(value)) for name, value in first.by_name(fn).items() if tensors_in(value)]
     for name, tensors in tensors_by_name[:_MAX_RAISED_RANKS]:
         # Python can test one element only.
         if len(tensors_by_name) > 1 or any(tensor.numel() == 1 for tensor in tensors):
@@ -215,17 +215,17 @@ def _kind_changes(
             yield kind, kind, map_tensors(first, only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
     for name, description, arguments in _shrunk_arguments(first, fn):
         if _shares_a_size(first, fn, name):
-            kind = f"{description}, {OF_ANOTHER_SIZE}"
+            kind = f"{description}, {OF_DIFFERENT_SIZE}"
             yield description, kind, arguments
             # If all numbers are equal, a broadcast row has the same result: other numbers reveal the difference.
-            number_changes: dict[str, Change] = {"negated": negated, "ones": torch.ones_like}
+            number_changes: dict[str, Change] = {"negated": negate, "ones": torch.ones_like}
             for suffix, make_values in number_changes.items():
                 changed_arguments = map_tensors(arguments, unless(may_be_indices, make_values))
                 yield f"{description}, all tensors {suffix}", kind, changed_arguments
     yield from _longer_last_items(first, fn, may_be_indices)
     yield from _shared_memory_changes(first, fn, may_be_indices)
     yield from _other_arguments(first, fn)
-    yield from _given_optional_arguments(first, fn)
+    yield from _optional_argument_changes(first, fn)
     yield from _gradients_of_one_argument(first, fn, values, may_be_indices)
     yield from _dtypes_of_one_argument(first, fn, may_be_indices)
 
@@ -236,17 +236,21 @@ def _dtypes_of_one_argument(
     """Yield arguments of which one has another precision: each side of a branch may use a different one."""
     named = [
         (name, dtypes)
-        for name, value in first.named(fn).items()
+        for name, value in first.by_name(fn).items()
         if (dtypes := {tensor.dtype for tensor in tensors_in(value) if _is_number(tensor, is_floating=True)})
     ]
-    values: dict[str, Change] = {"": unchanged, ", negated": negated}
+    values: dict[str, Change] = {"": identity, ", negated": negate}
     for name, dtypes in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else []:
         dtype = torch.float32 if dtypes == {torch.float64} else torch.float64
         kind = f"{name} as {str(dtype).removeprefix('torch.')}"
         for suffix, make_values in values.items():
             changed = map_tensors(first, unless(may_be_indices, make_values))
-            convert = functools.partial(_convert, unchanged, dtype=dtype, is_floating=True)
-            yield f"{kind}{suffix}", kind, map_tensors(changed, only_for(tensors_in(changed.named(fn)[name]), convert))
+            convert = functools.partial(_convert, identity, dtype=dtype, is_floating=True)
+            yield (
+                f"{kind}{suffix}",
+                kind,
+                map_tensors(changed, only_for(tensors_in(changed.by_name(fn)[name]), convert)),
+            )
 
 
 def _gradients_of_one_argument(
@@ -256,13 +260,13 @@ def _gradients_of_one_argument(
     may_be_indices: Callable[[torch.Tensor], bool],
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments of which one more requires gradients: a side may use only the other ones, or detach it."""
-    names = [name for name, value in first.named(fn).items() if tensors_in(value)]
+    names = [name for name, value in first.by_name(fn).items() if tensors_in(value)]
     changes = list(_gradient_changes(first)) if len(names) > 1 else []
     for name, (_, change) in itertools.product(names[:_MAX_SINGLE_ARGUMENTS], changes):
         kind = f"{name} requiring gradients"
         for suffix, make_values in values.items():
             changed_arguments = map_tensors(first, unless(may_be_indices, make_values))
-            require = only_for(tensors_in(changed_arguments.named(fn)[name]), functools.partial(change, unchanged))
+            require = only_for(tensors_in(changed_arguments.by_name(fn)[name]), functools.partial(change, identity))
             yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, require)
 
 
@@ -270,13 +274,13 @@ def _longer_last_items(
     first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a list or tuple whose last tensor is longer: a loop may end before reaching it."""
-    for name, value in first.named(fn).items():
+    for name, value in first.by_name(fn).items():
         is_long_list = type(value) in {list, tuple} and len(value) > 1
         if not is_long_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
             continue
         longer_tensor = apply_change(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
         arguments = first.with_argument(fn, name, type(value)([*value[:-1], longer_tensor]))
-        values: dict[str, Change] = {"": unchanged, ", negated": negated, ", ten times as large": ten_times}
+        values: dict[str, Change] = {"": identity, ", negated": negate, ", ten times as large": multiply_by_ten}
         for suffix, change in values.items():
             changed_arguments = map_tensors(arguments, unless(may_be_indices, change))
             yield f"{name} with {LONGER_LAST_ITEM}{suffix}", LONGER_LAST_ITEM, changed_arguments
@@ -287,32 +291,32 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
 
     A tensor becomes a default, ``None``, an empty list or a flag; a flag becomes ``None``; a dict lacks a key.
     """
-    defaults, tested_names = default_values(fn), tested_local_names(fn)
+    defaults, tested_names = default_values(fn), tested_variables(fn)
     reads_numbers = not _NUMBER_READERS.isdisjoint(names_in_code(fn))
-    flags = [name for name, value in first.named(fn).items() if type(value) is bool]
+    flags = [name for name, value in first.by_name(fn).items() if type(value) is bool]
     tested_flags = [name for name in flags if name in tested_names and name not in defaults]
     for name in tested_flags:  # a caller may pass None for False
         changed_arguments = first.with_argument(fn, name, None)
         yield f"{name} = None", f"{name} = None", changed_arguments
-        yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(changed_arguments, negated)
-    for name, value in first.named(fn).items():
+        yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(changed_arguments, negate)
+    for name, value in first.by_name(fn).items():
         for omitted_key in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
-            kind = f"{name} without {show(omitted_key)}"
+            kind = f"{name} without {short_repr(omitted_key)}"
             changed_arguments = first.with_argument(
                 fn, name, {key: part for key, part in value.items() if key != omitted_key}
             )
             yield kind, kind, changed_arguments
-            yield f"{kind}, all tensors negated", kind, map_tensors(changed_arguments, negated)
-    tensors = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
+            yield f"{kind}, all tensors negated", kind, map_tensors(changed_arguments, negate)
+    tensors = {name: value for name, value in first.by_name(fn).items() if is_instance(value, torch.Tensor)}
     for name, default in defaults.items():  # `_edge_python_values` covers a default of None
         if name in tensors and is_instance(default, bool | int | float):
             for new_value in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
-                kind = f"{name} = {show(new_value)}"
+                kind = f"{name} = {short_repr(new_value)}"
                 yield kind, kind, first.with_argument(fn, name, new_value)
     for name, value in tensors.items():
         if name in tested_names and name not in defaults:  # a caller may pass no tensor
             for substitute in _TENSOR_SUBSTITUTES:
-                kind = f"{name} = {show(substitute)}"
+                kind = f"{name} = {short_repr(substitute)}"
                 yield kind, kind, first.with_argument(fn, name, substitute)
         if (name in tested_names or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
@@ -320,13 +324,13 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
                 yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(first, as_flag)
 
 
-def _given_optional_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+def _optional_argument_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a number, a tensor or a mask for a parameter that is ``None``."""
-    optional_names = [name for name, value in (default_values(fn) | first.named(fn)).items() if value is None]
+    optional_names = [name for name, value in (default_values(fn) | first.by_name(fn)).items() if value is None]
     tensors = [tensor.detach() for tensor in tensors_in((first.args, first.kwargs))[:1]]
     for name in optional_names[:_MAX_OPTIONAL]:
         for value in (*_OPTIONAL_NUMBERS, *(part for tensor in tensors for part in (tensor.clone(), tensor > 0))):
-            kind = f"{name} = {show(value)}"
+            kind = f"{name} = {short_repr(value)}"
             yield kind, kind, first.with_argument(fn, name, value)
 
 
@@ -334,7 +338,7 @@ def _shared_memory_changes(
     first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments in which one tensor is a part of another one: an in-place change then changes both."""
-    tensors = [(name, value) for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)]
+    tensors = [(name, value) for name, value in first.by_name(fn).items() if is_instance(value, torch.Tensor)]
     pairs = itertools.permutations(tensors[:_MAX_SHARING_TENSORS], 2)
     for (name, value), (other_name, other_tensor) in pairs:
         are_plain = type(value) is type(other_tensor) is torch.Tensor and not (
@@ -355,7 +359,7 @@ def _shared_memory_changes(
             yield kind, kind, arguments.with_argument(fn, name, part)
 
 
-def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _row_count_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     sizes = dict.fromkeys(tensor.shape[0] for tensor in tensors_in(first.values()) if tensor.dim())
     for size in list(sizes)[:_MAX_SIZES]:
         yield f"size 0 instead of {size}", map_tensors(first, functools.partial(resize, size=size, new_size=0))
@@ -366,8 +370,8 @@ def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
 
 def _shrunk_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
     """Yield each argument's name, a description, and arguments in which that argument alone is empty or has one row."""
-    for name, value in first.named(fn).items():
-        if (tensors := tensors_in(value)) and len(first.named(fn)) > 1:
+    for name, value in first.by_name(fn).items():
+        if (tensors := tensors_in(value)) and len(first.by_name(fn)) > 1:
             for description, count in (("empty", 0), ("with one row", 1)):  # a size of one is broadcast
                 change = only_for(tensors, functools.partial(_first_rows, count=count))
                 yield name, f"{name} {description}", map_tensors(first, change)
@@ -379,7 +383,7 @@ def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
     def sizes(value: Any) -> set[int]:
         return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}
 
-    arguments_by_name = first.named(fn)
+    arguments_by_name = first.by_name(fn)
     return not sizes(arguments_by_name[name]).isdisjoint(
         size for other, value in arguments_by_name.items() if other != name for size in sizes(value)
     )
@@ -392,7 +396,7 @@ def _first_rows(value: torch.Tensor, count: int) -> torch.Tensor:
 def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     whole_numbers = [number for number in constants_in_code(fn) if type(number) is int][:MAX_CONSTANTS]
     defaults = default_values(fn)
-    for name, value in (defaults | first.named(fn)).items():
+    for name, value in (defaults | first.by_name(fn)).items():
         if is_instance(value, torch.Tensor | torch.nn.Module):
             new_values: Iterator[Any] = iter(())
         elif is_instance(value, str | enum.Enum):
@@ -404,18 +408,18 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
         else:
             new_values = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
         for new_value in new_values:
-            yield f"{name} = {show(new_value)}", first.with_argument(fn, name, new_value)
+            yield f"{name} = {short_repr(new_value)}", first.with_argument(fn, name, new_value)
         if value is not None and name in defaults and defaults[name] is None:
             changed_arguments = first.with_argument(fn, name, None)
             yield f"{name} = None", changed_arguments
-            yield f"{name} = None, all tensors negated", map_tensors(changed_arguments, negated)
+            yield f"{name} = None, all tensors negated", map_tensors(changed_arguments, negate)
 
 
-def _other_texts(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _other_strings(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments with a different string: it may be the name of an attribute or the text of a number."""
-    for name, value in first.named(fn).items():
+    for name, value in first.by_name(fn).items():
         if type(value) is str and not other_strings(fn, value):
-            yield f"{name} = {show(f'not {value}')}", first.with_argument(fn, name, f"not {value}")
+            yield f"{name} = {short_repr(f'not {value}')}", first.with_argument(fn, name, f"not {value}")
 
 
 def _edge_values_of_parts(value: Any) -> Iterator[Any]:
@@ -459,36 +463,36 @@ def _edge_values(value: Any) -> Iterator[Any]:
         yield type(value)([*value, value[-1]])
     elif is_instance(value, torch.Tensor) and value.layout == torch.strided and not value.is_meta:
         with torch.no_grad():
-            changes = (torch.zeros_like, negated, lambda tensor: filled_with(tensor, float("inf")))
+            changes = (torch.zeros_like, negate, lambda tensor: fill_with(tensor, float("inf")))
             yield from (change(value.detach()).requires_grad_(value.requires_grad) for change in changes)
 
 
 def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    may_be_indices = indices_test(first, fn)
+    may_be_indices = index_predicate(first, fn)
     changes: dict[str, Change] = {
         "with one positive number": unless(may_be_indices, _with_one_positive),
         **{
-            description: unless(may_be_indices, functools.partial(filled_with, number=number))
+            description: unless(may_be_indices, functools.partial(fill_with, number=number))
             for description, number in _EXTREMES.items()
         },
         "extreme": unless(may_be_indices, _with_extreme_integers),
-        "with a nan": lambda tensor: with_first(tensor, math.nan),
-        "with an inf": lambda tensor: with_first(tensor, math.inf),
+        "with a nan": lambda tensor: replace_first(tensor, math.nan),
+        "with an inf": lambda tensor: replace_first(tensor, math.inf),
         "tiny": lambda tensor: tensor * 1e-30 if tensor.is_floating_point() else tensor,
-        "with a zero": lambda tensor: with_first(tensor, 0.0),
+        "with a zero": lambda tensor: replace_first(tensor, 0.0),
         "with alternating signs": unless(may_be_indices, _with_alternating_signs),
     }
     for description, change in changes.items():
         yield f"all tensors {description}", map_tensors(first, change)
     for seed in range(2, 2 + _MAX_RANDOM):
-        change = unless(may_be_indices, functools.partial(randomized, seed=seed))
+        change = unless(may_be_indices, functools.partial(randomize, seed=seed))
         yield f"all tensors random, {seed}", map_tensors(first, change)
 
 
 def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments of which only one becomes zero: the others keep a result finite."""
-    may_be_indices = indices_test(first, fn)
-    tensors_by_name = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
+    may_be_indices = index_predicate(first, fn)
+    tensors_by_name = [(name, tensors_in(value)) for name, value in first.by_name(fn).items() if tensors_in(value)]
     for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
         change = only_for(tensors, torch.zeros_like)
         yield f"{name} zero", map_tensors(first, unless(may_be_indices, change))
@@ -531,22 +535,22 @@ def _length_changes(first: Arguments, only_length: int | None = None) -> Iterato
                 yield f"size {new_size} instead of {size}", map_tensors(first, change)
 
 
-def _numbers_of_code(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _fill_with_code_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments with tensors filled with a number from the code: differences from the number are then zero."""
-    may_be_indices = indices_test(first, fn)
-    for number in numbers_in_own_code(first, fn)[:_MAX_NUMBERS_OF_CODE]:
-        change = functools.partial(filled_with, number=number)
+    may_be_indices = index_predicate(first, fn)
+    for number in numbers_in_user_code(first, fn)[:_MAX_NUMBERS_OF_CODE]:
+        change = functools.partial(fill_with, number=number)
         yield f"all tensors filled with {number:g}", map_tensors(first, unless(may_be_indices, change))
 
 
-def _lengths_of_code(
+def _length_changes_from_code(
     first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]
 ) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments with tensors of a length that the code names or a table has, or one longer, for both branches."""
-    may_be_indices = indices_test(first, fn)
-    whole_numbers = [int(number) for number in numbers_in_own_code(first, fn) if float(number).is_integer()]
+    may_be_indices = index_predicate(first, fn)
+    whole_numbers = [int(number) for number in numbers_in_user_code(first, fn) if float(number).is_integer()]
     lengths = [length for length in whole_numbers if length <= _MAX_LENGTH][:_MAX_NUMBERS_OF_CODE]
-    lengths += [length for length in lengths_of_lookups(first, fn, state) if length <= _MAX_LENGTH][:_MAX_TABLES]
+    lengths += [length for length in lookup_table_lengths(first, fn, state) if length <= _MAX_LENGTH][:_MAX_TABLES]
     tensors = tensors_in(first.values())
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))[:_MAX_SIZES]
     largest_count = max((tensor.numel() for tensor in tensors), default=0)
@@ -557,7 +561,7 @@ def _lengths_of_code(
             if new_size <= _MAX_GROWTH * size and largest_count // size * new_size <= _MAX_ELEMENTS:
                 longer_arguments = map_tensors(first, functools.partial(resize, size=size, new_size=new_size))
                 yield f"size {new_size} instead of {size}", longer_arguments
-                opposite = map_tensors(longer_arguments, unless(may_be_indices, negated))
+                opposite = map_tensors(longer_arguments, unless(may_be_indices, negate))
                 yield f"size {new_size} instead of {size}, all tensors negated", opposite
 
 
@@ -573,7 +577,7 @@ def _edge_numbers_with_gradients(
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield edge numbers with tensors that require gradients: the gradient of a branch not taken may be nan."""
     for kind, change in _gradient_changes(first):
-        require = functools.partial(change, unchanged)
+        require = functools.partial(change, identity)
         numbers = (
             (f"{description}{suffix}", map_tensors(changed_arguments, change))
             for description, changed_arguments in itertools.islice(
@@ -602,7 +606,7 @@ def _gradients_with_state(
     for kind, require in _gradient_changes(first):
         for values, (suffix, change) in itertools.product(settings, variants.items()):
             arguments = map_tensors(first, functools.partial(require, change))
-            description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
+            description = ", ".join(f"{place} = {short_repr(value)}" for place, value in values.items())
             example = describe(f"{description}{suffix}, {kind}", arguments, fn)
             yield Input(arguments, example, is_special=True, state=values, other_kind=kind)
 
@@ -662,7 +666,7 @@ def _layout_changes(first: Arguments) -> Iterator[_KindChange]:
     if max_dim > 1:
         yield (
             TRANSPOSED,
-            lambda change, value: _transposed(_with_gaps(lambda value: _transposed(change(value)), value)),
+            lambda change, value: _transpose(_with_gaps(lambda value: _transpose(change(value)), value)),
         )
 
 
@@ -670,9 +674,9 @@ def _with_gaps(change: Change, value: torch.Tensor) -> torch.Tensor:
     return torch.stack([change(value)] * 2, dim=-1)[..., 0] if value.dim() else change(value)
 
 
-def _transposed(value: torch.Tensor) -> torch.Tensor:
+def _transpose(value: torch.Tensor) -> torch.Tensor:
     return value.transpose(0, -1) if value.dim() > 1 else value
 
 
-def _tripled(value: torch.Tensor) -> torch.Tensor:
+def _triple(value: torch.Tensor) -> torch.Tensor:
     return value * 3  # converted to integers, fewer of the numbers below one become zero

@@ -19,10 +19,10 @@ from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.call_specs import CallHistory, CallSpec, key_of, owner_of
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
-from jupyter_graphbreak.experiments.trial.memory import MAX_GROWTH, KeptMemory, format_bytes, memory_limit
+from jupyter_graphbreak.experiments.trial.memory import MAX_GROWTH, StorageRecorder, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import COMPILER_CHANGE_PREFIX, ProcessState
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
-from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
+from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.faults import error_headline
@@ -82,11 +82,11 @@ class Entry:
         The modes of the call.
     storage_copies : tuple of StorageCopy
         The copies of large memory, with their originals.
-    kept_names : KeptNames
+    name_snapshot : NameSnapshot
         The values that the names in uncopied code referred to.
     reuses : bool
         Whether the call used code compiled for a different entry.
-    weakly_referenced : tuple
+    weak_referents : tuple
         The copies to which ``call`` has only weak references, to keep them alive.
     """
 
@@ -102,9 +102,9 @@ class Entry:
     callable_id: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
     storage_copies: tuple[StorageCopy, ...] = ()
-    kept_names: KeptNames = field(default_factory=KeptNames)
+    name_snapshot: NameSnapshot = field(default_factory=NameSnapshot)
     reuses: bool = False
-    weakly_referenced: tuple[Any, ...] = ()
+    weak_referents: tuple[Any, ...] = ()
 
     def compile(self, program: Callable[..., Any], backend: str | Callable[..., Any]) -> Callable[..., Any]:
         """Return a function compiled with a backend, and with the other options of the entry."""
@@ -113,7 +113,7 @@ class Entry:
 
     def set_up(self) -> AbstractContextManager[None]:
         """Return a context in which runs use the modes of the entry and share memory."""
-        return shared_run_setup(self.modes, self.storage_copies, self.kept_names)
+        return shared_run_setup(self.modes, self.storage_copies, self.name_snapshot)
 
     @disable_gradients_and_overrides()
     def why_not_run(self) -> str | None:
@@ -137,7 +137,7 @@ def backend_name(backend: str | Callable[..., Any]) -> str:
     return str(name or type(backend).__name__)
 
 
-class KeptEntries:
+class RecordedEntries:
     """The entries of a run, in the order in which they were compiled.
 
     Parameters
@@ -204,7 +204,7 @@ class KeptEntries:
         too_large = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
         if too_large is not None:
             return too_large
-        memory = KeptMemory()
+        memory = StorageRecorder()
         arguments = Arguments(*original.args, **original.kwargs)
         subject = Subject(original.call, arguments, memory)
         self._used_bytes += size
@@ -212,8 +212,8 @@ class KeptEntries:
             undo_compile_in_place(subject.call)
         copy = Entry(
             name, None, subject.call, subject.arguments or arguments, *original.compile_arguments, modes=original.modes,
-            storage_copies=tuple(memory.storage_copies), kept_names=subject.kept_names(),
-            weakly_referenced=subject.weakly_referenced(),
+            storage_copies=tuple(memory.storage_copies), name_snapshot=subject.name_snapshot(),
+            weak_referents=subject.weak_referents(),
         )  # fmt: skip
         return copy, subject.changeable_parts
 
@@ -234,12 +234,12 @@ class KeptEntries:
         """Compare the state after a call with that before it: a context around the call may restore the state later."""
         self.call_history.note_end()
         if self._looks_for_nan:
-            self._keep_with_nan(started_call, result)
+            self._keep_call_with_nan(started_call, result)
         thread = get_ident()
         self._record_state_changes([state for state in self._states if state[0] == thread])
         self._states = [state for state in self._states if state[0] != thread]
 
-    def _keep_with_nan(self, started_call: StartedCall, result: Any) -> None:
+    def _keep_call_with_nan(self, started_call: StartedCall, result: Any) -> None:
         """Copy the first call of an entry whose result has NaN, unless it is the call that is kept anyway."""
         key = key_of(started_call.call)
         kept_entry = next((entry for entry, known_key in self._keys if known_key == key), None)
@@ -252,8 +252,8 @@ class KeptEntries:
             copy, _ = copy_or_reason
             self._calls_with_nan[key] = number, replace(
                 kept_entry, call=copy.call, arguments=copy.arguments, modes=copy.modes,
-                storage_copies=copy.storage_copies, kept_names=copy.kept_names,
-                weakly_referenced=copy.weakly_referenced,
+                storage_copies=copy.storage_copies, name_snapshot=copy.name_snapshot,
+                weak_referents=copy.weak_referents,
             )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
@@ -349,9 +349,9 @@ def _why_too_large(name: str, size: int, taken_bytes: int, limit: int) -> str | 
 
 
 @contextlib.contextmanager
-def keep_entries(*, looks_for_nan: bool = False) -> Iterator[KeptEntries]:
-    """Keep the entries that are compiled while the context is open; see :class:`KeptEntries`."""
-    kept = KeptEntries(looks_for_nan=looks_for_nan)
+def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
+    """Keep the entries that are compiled while the context is open; see :class:`RecordedEntries`."""
+    kept = RecordedEntries(looks_for_nan=looks_for_nan)
     faults: list[str] = []
 
     def emit(addition: object) -> None:
@@ -377,7 +377,7 @@ def keep_entries(*, looks_for_nan: bool = False) -> Iterator[KeptEntries]:
 
 
 @contextlib.contextmanager
-def recompiling(call: Any) -> Iterator[None]:
+def compile_separately(call: Any) -> Iterator[None]:
     """Compile a copied callable again as in its run, with a separate Dynamo cache, while the context is open.
 
     Parameters

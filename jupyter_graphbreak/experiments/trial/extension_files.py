@@ -147,7 +147,7 @@ _COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method",
 _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
 
 
-def file_functions() -> Iterator[tuple[Any, str, Any]]:
+def file_replacements() -> Iterator[tuple[Any, str, Any]]:
     """Yield the replacements of functions and classes that open or write files: owner, name and replacement."""
     listed_keys: set[tuple[int, str]] = set()
     for module, openers in _OPENERS.items():
@@ -157,10 +157,10 @@ def file_functions() -> Iterator[tuple[Any, str, Any]]:
             holder = functools.reduce(lambda part, step: getattr(part, step, None), outer_names, owner)
             if hasattr(holder, name):
                 listed_keys.add((id(holder), name))
-                yield holder, name, _announcing_opener(getattr(holder, name), opener)
+                yield holder, name, _wrap_opener(getattr(holder, name), opener)
     for owner, name in _all_writers(len(sys.modules)):
         if (id(owner), name) not in listed_keys:
-            yield owner, name, _announcing_opener(vars(owner)[name], _WRITES_IF_PATH)
+            yield owner, name, _wrap_opener(vars(owner)[name], _WRITES_IF_PATH)
 
 
 @functools.lru_cache(maxsize=1)
@@ -223,14 +223,14 @@ def _writing_methods(cls: type, examined_types: set[int]) -> Iterator[tuple[type
                     yield base, name
 
 
-def announcing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
+def wrap_writing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
     """Return the replacement of a bound method whose name says that it writes; ``None`` for other methods."""
     if not _WRITER_NAME.search(method.__name__) or is_instance(method.__self__, ModuleType | type | None):
         return None
     cls = next((cls for cls, name in _writing_methods(type(method.__self__), set()) if name == method.__name__), None)
     if cls is None:
         return None
-    replacement = _announcing_opener(unwrap(vars(cls)[method.__name__]), _WRITES_IF_PATH)
+    replacement = _wrap_opener(unwrap(vars(cls)[method.__name__]), _WRITES_IF_PATH)
     return types.MethodType(replacement, method.__self__)
 
 
@@ -239,7 +239,7 @@ def is_compiled(function: Any) -> bool:
     return type(function).__name__ in _COMPILED_FUNCTIONS
 
 
-def once_per_function(make: Callable[..., Any]) -> Callable[..., Any]:
+def cache_replacements(make: Callable[..., Any]) -> Callable[..., Any]:
     """Cache the replacements that a function makes: making all of them for each run takes longer than most runs."""
     replacements: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
@@ -253,15 +253,15 @@ def once_per_function(make: Callable[..., Any]) -> Callable[..., Any]:
     return cached
 
 
-@once_per_function
-def _announcing_opener(original: Any, opener: _Opener) -> Any:
+@cache_replacements
+def _wrap_opener(original: Any, opener: _Opener) -> Any:
     """Return the function or class that announces a file before the original changes it."""
     if is_instance(original, type):
-        return _announcing_class(original, opener)
-    return with_announcement(original, functools.partial(_announce, opener))
+        return _make_imitating_class(original, opener)
+    return add_announcement(original, functools.partial(_announce, opener))
 
 
-def with_announcement(original: Callable[..., Any], announce: Announce) -> Callable[..., Any]:
+def add_announcement(original: Callable[..., Any], announce: Announce) -> Callable[..., Any]:
     """Return a function, which Dynamo does not trace, that announces a call before it calls the original."""
 
     @functools.wraps(original)
@@ -272,7 +272,7 @@ def with_announcement(original: Callable[..., Any], announce: Announce) -> Calla
     return disable_dynamo(announce_and_call)
 
 
-def _announcing_class(original: type, opener: _Opener) -> type:
+def _make_imitating_class(original: type, opener: _Opener) -> type:
     """Return a class that makes instances of the original and imitates it, whose own methods cannot be replaced."""
 
     def make_instance(_: type, *args: Any, **kwargs: Any) -> Any:

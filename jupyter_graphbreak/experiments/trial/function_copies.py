@@ -21,14 +21,14 @@ from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
 from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_bound_to_data, is_data
 from jupyter_graphbreak.experiments.trial.shared_names import ANY_GLOBAL_READERS, global_names
-from jupyter_graphbreak.experiments.trial.swapped_places import (
+from jupyter_graphbreak.experiments.trial.swapped_bindings import (
     MISSING,
-    NamedPlace,
-    SwappedPlace,
-    cell_place,
-    fixed_place,
-    function_places,
-    item_place,
+    Binding,
+    SwappedBinding,
+    cell_binding,
+    fixed_binding,
+    function_bindings,
+    item_binding,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
 from jupyter_graphbreak.faults import finalize
@@ -77,7 +77,7 @@ class FunctionCopier:
         self._earlier_scopes = earlier_scopes
         self.memory_provider = memory_provider
         self.memo: dict[Any, Any] = {}
-        self.places: list[NamedPlace | SwappedPlace] = []
+        self.places: list[Binding | SwappedBinding] = []
         self.functions: list[types.FunctionType] = []
         self.origins: dict[int, int] = {}
         self.uncopied_objects: list[Any] = []
@@ -153,12 +153,12 @@ class FunctionCopier:
             with contextlib.suppress(ValueError):  # an empty cell
                 cell.cell_contents = self.copy(original_cell.cell_contents, variable)
                 if not is_of_library:
-                    self.places.append(cell_place(variable, cell, original_cell))
+                    self.places.append(cell_binding(variable, cell, original_cell))
         if not is_of_library:
             names = global_names(function.__code__)
             for variable in sorted(scope if names & ANY_GLOBAL_READERS else names):
                 self._copy_global(variable, scope)
-            self.places += function_places(result)
+            self.places += function_bindings(result)
         return result
 
     def copy_handlers(self) -> dict[int, logging.Handler]:
@@ -181,7 +181,7 @@ class FunctionCopier:
             copy.createLock()
             if not failed_objects:
                 result[id(handler)] = copy
-                self.places.append(fixed_place(f"the attributes of the handler {cls.__name__}", vars(copy)))
+                self.places.append(fixed_binding(f"the attributes of the handler {cls.__name__}", vars(copy)))
         return result
 
     def copy_filters(self) -> dict[int, Any]:
@@ -194,7 +194,7 @@ class FunctionCopier:
                 result[id(original)] = copy
                 owner = getattr(copy, "__self__", copy)  # of a method
                 if is_data(owner):
-                    self.places.append(fixed_place(f"the attributes of the filter {type(owner).__name__}", owner))
+                    self.places.append(fixed_binding(f"the attributes of the filter {type(owner).__name__}", owner))
         return result
 
     def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
@@ -223,12 +223,12 @@ class FunctionCopier:
             return
         if is_bound_to_data(value):
             scope[name] = method = self.copy(value, name)
-            self.places.append(fixed_place(name, method.__self__))
+            self.places.append(fixed_binding(name, method.__self__))
         if is_instance(value, types.ModuleType | types.BuiltinFunctionType | type):
             return
         if value is not MISSING:
             scope[name] = self.copy(value, name)
-        self.places.append(dataclasses.replace(item_place(name, scope, name), key=key, holder=None))
+        self.places.append(dataclasses.replace(item_binding(name, scope, name), key=key, holder=None))
 
     def has_copied_globals_of(self, function: types.FunctionType) -> bool:
         """Return whether the globals that a function reads have a copy, or are one."""

@@ -16,9 +16,9 @@ from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.process_state import (
     COMPILER_CHANGE_PREFIX,
     ProcessState,
-    copied_context,
     find_changing_line,
-    preserved_line_cache,
+    preserve_line_cache,
+    use_copied_context,
 )
 from jupyter_graphbreak.experiments.trial.side_effects import (
     EffectRefusedError,
@@ -26,7 +26,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     TrialStoppedError,
     listen,
 )
-from jupyter_graphbreak.experiments.trial.stand_ins import refused_input, tracing_originals
+from jupyter_graphbreak.experiments.trial.stand_ins import refuse_input, trace_originals
 from jupyter_graphbreak.experiments.trial.unaudited_functions import COMMON_REPLACEMENTS, TRIAL_REPLACEMENTS
 from jupyter_graphbreak.experiments.trial.user_imports import line_that_imports
 from jupyter_graphbreak.recording.targets import functions_by_name, user_codes
@@ -83,7 +83,7 @@ def _first_use(frame: FrameType, codes: Iterable[CodeType]) -> int | None:
 
 
 @contextlib.contextmanager
-def guarded(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterator[None]:
+def prevent_effects(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterator[None]:
     """Stop the code in the context before it has an effect outside its copies, and restore the process's state.
 
     Parameters
@@ -100,13 +100,13 @@ def guarded(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterat
     """
     guard = _EffectGuard(calls)
     with (
-        made_descriptors.closing_leftovers(),
-        preserved_line_cache(),
-        refused_input(),
-        tracing_originals(),
-        copied_context(),
-        COMMON_REPLACEMENTS.installed(),
-        TRIAL_REPLACEMENTS.installed(),
+        made_descriptors.close_leftovers(),
+        preserve_line_cache(),
+        refuse_input(),
+        trace_originals(),
+        use_copied_context(),
+        COMMON_REPLACEMENTS.install(),
+        TRIAL_REPLACEMENTS.install(),
     ):
         state_before = ProcessState(changeable_parts)
         try:
@@ -191,12 +191,12 @@ _MAX_EFFECTS = 200
 def record_effects() -> Iterator[EffectRecorder]:
     """Record the effects of compiled code on this thread while the context is open, without preventing them."""
     recorder = EffectRecorder()
-    with COMMON_REPLACEMENTS.installed(), listen(recorder):
+    with COMMON_REPLACEMENTS.install(), listen(recorder):
         yield recorder
 
 
 class RunEffects:
-    """The effects of a real run whose calls were not copied, complete when :func:`observed_effects` ends."""
+    """The effects of a real run whose calls were not copied, complete when :func:`observe_effects` ends."""
 
     def __init__(self, recorder: EffectRecorder) -> None:
         self._recorder = recorder
@@ -217,7 +217,7 @@ def _contains_line(code: CodeType, place: StackEntry) -> bool:
 
 
 @contextlib.contextmanager
-def observed_effects() -> Iterator[RunEffects]:
+def observe_effects() -> Iterator[RunEffects]:
     """Observe the effects of compiled code on this thread while the context is open."""
     state_before = ProcessState()
     with record_effects() as recorder:

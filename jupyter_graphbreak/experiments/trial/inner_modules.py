@@ -9,14 +9,14 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.places import named_objects
-from jupyter_graphbreak.experiments.trial.swapped_places import item_place
+from jupyter_graphbreak.experiments.trial.swapped_bindings import item_binding
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.subject import Subject
-    from jupyter_graphbreak.experiments.trial.swapped_places import NamedPlace
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import Binding
 
 
 def modules_of(
@@ -27,7 +27,7 @@ def modules_of(
     If a variable holds a module that is also inside the object of a different variable, the variable comes first, so
     that a model is called ``net`` and not ``ema.online_model``.
     """
-    roots = [*subject.roots(), *Arguments(*args, **kwargs).named(subject.call).items()]
+    roots = [*subject.roots(), *Arguments(*args, **kwargs).by_name(subject.call).items()]
     visited: set[int] = set()
     inside = {id(item) for name, root in roots for _, item in named_objects(root, name, visited) if item is not root}
     roots.sort(key=lambda named: named[0] != "" and id(named[1]) not in inside)
@@ -71,13 +71,13 @@ class InnerModules:
         args, kwargs
             The arguments of the call, since they may contain modules.
         """
-        saved_values: list[tuple[NamedPlace, Any]] = []
+        saved_values: list[tuple[Binding, Any]] = []
         modules = list(modules_of(self._subject, args, kwargs)) if self._places else []
         try:
             for place, module in modules:
                 for method in (method for module_place, method in self._places if module_place == place):
                     name = method or "_compiled_call_impl"
-                    attribute = item_place(name, vars(module), name)
+                    attribute = item_binding(name, vars(module), name)
                     saved_values.append((attribute, attribute.read()))
                     attribute.write(self._compiled_function(module, method))
             yield

@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.experiments.trial.code_hints import (
-    indices_test,
-    look_like_indices,
+    index_predicate,
+    looks_like_indices,
     numbers_in_code,
     other_choices,
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
-    filled_with,
-    filled_with_minimum,
+    fill_with,
+    fill_with_minimum,
+    identity,
     map_tensors,
-    negated,
+    multiply_by_ten,
+    negate,
     only_for,
-    random_within,
-    randomized,
+    randomize,
+    randomize_within_range,
+    replace_first,
     resize,
-    rolled,
-    ten_times,
+    roll,
     tensors_in,
-    unchanged,
     unless,
-    with_first,
 )
-from jupyter_graphbreak.experiments.trial.values import difference, show
+from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
 from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.report.frontends import Example
 
@@ -49,7 +49,7 @@ BOOL = "bool tensors"
 FLAG = "as a flag"
 ZERO_DIMENSIONAL = "zero-dimensional"
 WITH_DIMENSION = "with one more dimension"
-OF_ANOTHER_SIZE = "of another size"
+OF_DIFFERENT_SIZE = "of a different size"
 LONGER_LAST_ITEM = "a longer last item"
 NOT_CONTIGUOUS = "tensors that are not contiguous"
 TRANSPOSED = "transposed tensors"
@@ -92,7 +92,7 @@ class Input:
         return f"{self.example.what}, with smaller tensors" if self.is_smaller else self.example.what
 
     @property
-    def only_errors_count(self) -> bool:
+    def counts_errors_only(self) -> bool:
         """Whether results may differ: booleans are promoted differently from numbers when branches are merged."""
         return self.other_kind == BOOL or self.has_flag
 
@@ -104,7 +104,7 @@ class Input:
     @property
     def has_other_size(self) -> bool:
         """Whether two arguments may no longer have a size in common: code may check this, or may not need it."""
-        return self.other_kind.endswith(OF_ANOTHER_SIZE)
+        return self.other_kind.endswith(OF_DIFFERENT_SIZE)
 
     @property
     def has_other_rank(self) -> bool:
@@ -124,7 +124,9 @@ class Input:
 
 def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
     """Return a report's description of arguments."""
-    return Example(description, ", ".join(f"{name} = {show(value)}" for name, value in arguments.named(fn).items()))
+    return Example(
+        description, ", ".join(f"{name} = {short_repr(value)}" for name, value in arguments.by_name(fn).items())
+    )
 
 
 def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
@@ -141,9 +143,9 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     """
     for description, change in _value_changes(first, fn):
         arguments = map_tensors(first, change)
-        if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
+        if describe_difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(description, arguments, fn))
-    change = unless(indices_test(first, fn), randomized, random_within)
+    change = unless(index_predicate(first, fn), randomize, randomize_within_range)
     special_changes = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
     for description, arguments in itertools.islice(special_changes, _MAX_SPECIAL):
         yield Input(arguments, describe(description, arguments, fn), is_special=True)
@@ -157,7 +159,7 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
 
 
 def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    named_values = [(name, value) for name, value in first.named(fn).items() if tensors_in(value)]
+    named_values = [(name, value) for name, value in first.by_name(fn).items() if tensors_in(value)]
     if not named_values:
         return
     target = (
@@ -165,31 +167,31 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
         if len(named_values) == 1 and is_instance(named_values[0][1], torch.Tensor)
         else "all tensors"
     )
-    may_be_indices = indices_test(first, fn)
-    yield f"{target} negated", unless(may_be_indices, negated, rolled)
-    yield f"{target} zero", unless(may_be_indices, torch.zeros_like, filled_with_minimum)
+    may_be_indices = index_predicate(first, fn)
+    yield f"{target} negated", unless(may_be_indices, negate, roll)
+    yield f"{target} zero", unless(may_be_indices, torch.zeros_like, fill_with_minimum)
     if target == "all tensors":
         for name, value in named_values[:3]:
-            yield f"{name} negated", only_for(tensors_in(value), unless(may_be_indices, negated, rolled))
-    yield f"{target} ten times as large", unless(may_be_indices, ten_times)
+            yield f"{name} negated", only_for(tensors_in(value), unless(may_be_indices, negate, roll))
+    yield f"{target} ten times as large", unless(may_be_indices, multiply_by_ten)
     yield f"{target} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
-    yield f"{target} random", unless(may_be_indices, randomized, random_within)
-    if any(map(look_like_indices, tensors_in(first.values()))):
-        yield "integers in a different order", unless(look_like_indices, unchanged, rolled)
+    yield f"{target} random", unless(may_be_indices, randomize, randomize_within_range)
+    if any(map(looks_like_indices, tensors_in(first.values()))):
+        yield "integers in a different order", unless(looks_like_indices, identity, roll)
     for constant in numbers_in_code(fn):
-        fill = functools.partial(filled_with, number=constant + 1)
+        fill = functools.partial(fill_with, number=constant + 1)
         yield f"{target} filled with {constant + 1:g}", unless(may_be_indices, fill)
     # Two branches may agree for round numbers.
-    yield f"{target} random, negated", unless(may_be_indices, lambda tensor: negated(randomized(tensor)))
-    yield f"{target} with a nan", lambda tensor: with_first(tensor, float("nan"))
-    yield f"{target} with an inf", lambda tensor: with_first(tensor, float("inf"))
+    yield f"{target} random, negated", unless(may_be_indices, lambda tensor: negate(randomize(tensor)))
+    yield f"{target} with a nan", lambda tensor: replace_first(tensor, float("nan"))
+    yield f"{target} with an inf", lambda tensor: replace_first(tensor, float("inf"))
 
 
 # --- Changed Python values and sizes ---
 
 
 def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    for name, value in first.named(fn).items():
+    for name, value in first.by_name(fn).items():
         new_values: list[Any] = []
         if is_instance(value, bool):
             new_values = [not value]
@@ -200,7 +202,7 @@ def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
         elif is_instance(value, str | enum.Enum):
             new_values = other_choices(fn, value)
         for new_value in new_values:
-            yield f"{name} = {show(new_value)}", first.with_argument(fn, name, new_value)
+            yield f"{name} = {short_repr(new_value)}", first.with_argument(fn, name, new_value)
 
 
 def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:

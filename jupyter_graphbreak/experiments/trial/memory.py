@@ -44,7 +44,7 @@ class StorageCopy(NamedTuple):
     original: weakref.ref[torch.Tensor]
 
 
-class KeptMemory:
+class StorageRecorder:
     """Records the originals of copied storages: if an original is unchanged, its copy need not be copied again."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class Memory:
             block.work.copy_(block.before)
         return bool(changed)
 
-    def give_back(self) -> None:
+    def return_free_memory(self) -> None:
         """Give the memory that runs have freed back to the system, if any memory is shared.
 
         The next run takes longer, since the system has to provide the memory again.

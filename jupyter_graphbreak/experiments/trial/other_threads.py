@@ -154,7 +154,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
     shown_once_keys = set(once_registry)
     shown_keys = {id(names): set(registry) for _, names, registry in registries}
     thread, is_open = get_ident(), [True]
-    show, show_elsewhere = warnings._showwarnmsg, _shown_by_process()  # type: ignore[attr-defined]  # noqa: SLF001
+    show, show_elsewhere = warnings._showwarnmsg, _process_warning_printer()  # type: ignore[attr-defined]  # noqa: SLF001
     new_keys: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
 
     def is_new(message: WarningMessage, action: str) -> bool:
@@ -208,7 +208,7 @@ def warning_registries() -> Registries:
     return [(name, names, registry) for name, names, registry in candidates if isinstance(registry, dict)]
 
 
-def _shown_by_process() -> Callable[[WarningMessage], None]:
+def _process_warning_printer() -> Callable[[WarningMessage], None]:
     """Return the function that shows warnings now, as ``warnings._showwarnmsg`` selects it."""
     custom, plain = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]  # noqa: SLF001
     if custom is warnings._showwarning_orig:  # type: ignore[attr-defined]  # noqa: SLF001

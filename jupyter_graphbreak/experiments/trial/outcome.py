@@ -31,12 +31,12 @@ from jupyter_graphbreak.experiments.trial.effects import (
     suppress_displays,
     suppress_logging,
 )
-from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.places import RESULT, memory_address, named_objects
 from jupyter_graphbreak.experiments.trial.stand_ins import remember_streams
-from jupyter_graphbreak.experiments.trial.time_limit import require_time, timed_run
-from jupyter_graphbreak.experiments.trial.values import Yielded
+from jupyter_graphbreak.experiments.trial.time_limit import measure_run, require_time
+from jupyter_graphbreak.experiments.trial.values import YieldedItems
 from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
@@ -158,21 +158,21 @@ def run(
         If the time limit has passed.
     """
     require_time("call")
-    copies = subject.copies_of(arguments)
+    copies = subject.copy_arguments(arguments)
     line_counter = _current_line_limit()
     with (
         # The limit is for the program alone: it would make reading the state of the process take twice as long.
         _tracing(None) if line_counter is not None else contextlib.nullcontext(),
-        subject.activated(),
+        subject.activate(),
         torch.set_grad_enabled(torch.is_grad_enabled()),  # restores the mode on exit
         capture_effects(subject.handlers, subject.filters) as effects,
-        guarded(subject.call, program, changeable_parts=subject.changeable_parts),
+        prevent_effects(subject.call, program, changeable_parts=subject.changeable_parts),
     ):
         seed_all(seed)
         tensors_before = _tensors_with_change_counts(copies, subject)
         value, raised = _call(program, copies, line_counter)
         random_after, modes_after = random_states(), modes()
-        values_after = {RESULT: value, **copies.named(subject.call)}
+        values_after = {RESULT: value, **copies.by_name(subject.call)}
         objects = _observe_objects(value, copies, subject, tensors_before)
         gradients, backward_error = None, None
         if runs_backward and raised is None and not torch.is_inference_mode_enabled():
@@ -191,7 +191,7 @@ def _tensors_with_change_counts(arguments: Arguments, subject: Subject) -> dict[
     with disable_gradients_and_overrides():
         return {
             place: (item, in_place_change_count(item))
-            for place, item in _all_objects(None, arguments.named(subject.call), subject)
+            for place, item in _all_objects(None, arguments.by_name(subject.call), subject)
             if is_instance(item, torch.Tensor)
         }
 
@@ -199,9 +199,9 @@ def _tensors_with_change_counts(arguments: Arguments, subject: Subject) -> dict[
 def _call(program: Callable[..., Any], arguments: Arguments, line_counter: Any) -> tuple[Any, Exception | None]:
     """Call a program; return its value and the exception that it raised. A generator runs to its end."""
     try:
-        with _tracing(line_counter) if line_counter is not None else contextlib.nullcontext(), timed_run("call"):
+        with _tracing(line_counter) if line_counter is not None else contextlib.nullcontext(), measure_run("call"):
             value = program(*arguments.args, **arguments.kwargs)
-            return Yielded(list(value)) if is_instance(value, types.GeneratorType) else value, None
+            return YieldedItems(list(value)) if is_instance(value, types.GeneratorType) else value, None
     except Exception as error:  # noqa: BLE001 - the exception is the finding
         return None, error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
 
@@ -231,7 +231,7 @@ def _observe_objects(
     tensors_before : mapping
         The tensors before the call, see :func:`_tensors_with_change_counts`.
     """
-    objects = list(_all_objects(value, arguments.named(subject.call), subject))
+    objects = list(_all_objects(value, arguments.by_name(subject.call), subject))
     tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
     return _Objects(
         tensors=tensors,
@@ -310,8 +310,8 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
             leaf.grad = None
         with (
             torch.enable_grad(),
-            _digested_gradients(leaf for leaf, _ in saved_grads.values()) as digests,
-            timed_run("backward"),
+            _digest_gradients(leaf for leaf, _ in saved_grads.values()) as digests,
+            measure_run("backward"),
         ):
             torch.autograd.backward(list(roots.values()), [gradient_weights(root) for root in roots.values()])
         gradients = {
@@ -327,7 +327,7 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
 
 
 @contextlib.contextmanager
-def _digested_gradients(leaves: Iterable[torch.Tensor]) -> Iterator[dict[int, torch.Tensor]]:
+def _digest_gradients(leaves: Iterable[torch.Tensor]) -> Iterator[dict[int, torch.Tensor]]:
     """Replace the gradient of each large leaf with its digest as soon as a backward pass has computed it.
 
     Otherwise all gradients, which take as much memory as the leaves, would exist at once.
@@ -451,7 +451,7 @@ def _current_line_limit() -> Any:
 
 
 @contextlib.contextmanager
-def sandboxed() -> Iterator[None]:
+def sandbox_runs() -> Iterator[None]:
     """Isolate the process from the runs in this context: hide their output, prevent effects and restore the state.
 
     Raises
@@ -473,7 +473,7 @@ def sandboxed() -> Iterator[None]:
             suppress_displays(),
             forget_new_backends(),
             confine_fx_tracing(),
-            guarded(),
+            prevent_effects(),
         ):
             yield
     finally:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.experiments.trial.object_kinds import is_data
-from jupyter_graphbreak.experiments.trial.values import Yielded, attributes, show
+from jupyter_graphbreak.experiments.trial.values import YieldedItems, attributes, short_repr
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def named_objects(value: Any, name: str, seen: set[int] | None = None) -> Iterat
     pending = [(name, value)]
     while pending:
         place, item = pending.pop()
-        if not is_data(item) and not is_instance(item, Yielded):
+        if not is_data(item) and not is_instance(item, YieldedItems):
             continue
         if not is_instance(item, tuple):
             yield place, item
@@ -93,11 +93,11 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif is_instance(value, torch.optim.Optimizer):
         yield ".param_groups", value.param_groups
         yield ".state", value.state
-    elif is_instance(value, Yielded):
+    elif is_instance(value, YieldedItems):
         yield from ((f"[{index}]", part) for index, part in enumerate(value.items))
     elif is_instance(value, Mapping):
         for index, (key, part) in enumerate(value.items()):
-            yield f"[{index if is_data(key) else show(key)}]", part
+            yield f"[{index if is_data(key) else short_repr(key)}]", part
     elif is_instance(value, list | tuple | deque):
         yield from ((f"[{index}]", part) for index, part in enumerate(value))
     elif is_instance(value, AbstractSet):

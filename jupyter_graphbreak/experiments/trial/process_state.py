@@ -452,7 +452,7 @@ def _set_context_variables(values: dict[Any, Any]) -> None:
 
 
 @contextlib.contextmanager
-def copied_context() -> Iterator[None]:
+def use_copied_context() -> Iterator[None]:
     """Use a copy of the context variables while the context is open, if Python's C API is available."""
     context = contextvars.copy_context()
     enter, leave = _context_functions()
@@ -467,7 +467,7 @@ def copied_context() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def preserved_line_cache() -> Iterator[None]:
+def preserve_line_cache() -> Iterator[None]:
     """Restore the lines of files that Python keeps for tracebacks; those of libraries and generated code are kept."""
     cache_before = dict(linecache.cache)
     try:
@@ -532,7 +532,7 @@ _LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "_
 
 
 @contextlib.contextmanager
-def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
+def release_leftover_locks(locks: Sequence[Any], call: Any) -> Iterator[None]:
     """Release copied locks, which are free when the context begins, if code in the context leaves them locked.
 
     Parameters
@@ -547,7 +547,7 @@ def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
     TrialStoppedError
         If a lock was left locked, or if the code waited for a lock that only it could release.
     """
-    with _freed_when_waiting([lock for lock in locks if type(lock) is type(threading.Lock())]) as freed_locks:
+    with _free_locks_when_waiting([lock for lock in locks if type(lock) is type(threading.Lock())]) as freed_locks:
         try:
             yield
         finally:
@@ -563,7 +563,7 @@ def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _freed_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
+def _free_locks_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
     """Release copied locks if this thread stands still while they are locked; yield the list of released locks."""
     freed_locks: list[Any] = []
     if not locks:

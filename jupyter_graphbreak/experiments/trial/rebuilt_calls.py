@@ -63,7 +63,7 @@ def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
     )
 
 
-def bound_arguments(
+def bind_arguments(
     call: Callable[..., Any], arguments_by_name: Mapping[str, Any], keywords: Collection[str]
 ) -> Arguments:
     """Return arguments given by parameter name, positional as far as the signature allows.
@@ -105,7 +105,7 @@ def _arguments_without_signature(arguments_by_name: Mapping[str, Any]) -> Argume
     )
 
 
-def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:
+def rebuild_arguments(call: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:
     """Return the arguments of a call, made from their specs and from the arguments of the first call.
 
     Raises
@@ -114,7 +114,7 @@ def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
         If the arguments contain anything but tensors, plain values, containers of these, and objects of the first call.
     """
     specs = recorded_call.arguments or {}
-    first_values = first_arguments.named(call)
+    first_values = first_arguments.by_name(call)
     tensors: dict[int, torch.Tensor] = {}
 
     def build(path: Path, original: Any) -> Any:
@@ -122,10 +122,10 @@ def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
         match spec:
             case TensorSpec():
                 if spec.number not in tensors:
-                    tensors[spec.number] = tensor_of(spec, original)
+                    tensors[spec.number] = make_tensor(spec, original)
                 return tensors[spec.number]
             case ContainerSpec():
-                return _built_container(spec, path, original, build)
+                return _build_container(spec, path, original, build)
             case OpaqueSpec():
                 if type(original) is not spec.class_:
                     raise CannotRebuildError(f"{path} is an object that cannot be created again")
@@ -146,10 +146,10 @@ def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
     arguments_by_name = {name: build(Path(Root("argument", name)), first_values.get(name)) for name in names}
     if "self" in first_values:
         arguments_by_name.setdefault("self", first_values["self"])
-    return bound_arguments(call, arguments_by_name, recorded_call.keywords)
+    return bind_arguments(call, arguments_by_name, recorded_call.keywords)
 
 
-def _built_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
+def _build_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
     cls = spec.class_
     if cls is functools.partial:
         func, args, keywords = (build(path.into("attribute", key), getattr(original, key, None)) for key in spec.keys)
@@ -175,7 +175,7 @@ def _built_container(spec: ContainerSpec, path: Path, original: Any, build: Call
     raise CannotRebuildError(f"{path} is an object that cannot be created again")
 
 
-def tensor_of(spec: TensorSpec, original: Any) -> torch.Tensor:
+def make_tensor(spec: TensorSpec, original: Any) -> torch.Tensor:
     """Return a tensor for a spec.
 
     Its elements are the spec's data. If the spec has none, they are those of the first call's tensor, repeated or cut
@@ -185,7 +185,7 @@ def tensor_of(spec: TensorSpec, original: Any) -> torch.Tensor:
         if spec.data is not None:
             tensor = spec.data.clone()
         elif is_instance(original, torch.Tensor) and original.dtype == spec.dtype:
-            tensor = resized(original.detach(), spec.shape)
+            tensor = repeat_to_shape(original.detach(), spec.shape)
         elif spec.dtype.is_floating_point:
             generator = torch.Generator().manual_seed(0)
             tensor = torch.randn(spec.shape, generator=generator).to(spec.device, spec.dtype)
@@ -194,7 +194,7 @@ def tensor_of(spec: TensorSpec, original: Any) -> torch.Tensor:
     return tensor.requires_grad_(spec.requires_grad)
 
 
-def resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+def repeat_to_shape(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Return a copy of a tensor in a different shape; its values repeat, and an empty tensor is filled with zeros."""
     if tensor.dim() != len(shape):
         flat = tensor.reshape(-1)

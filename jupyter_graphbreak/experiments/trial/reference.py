@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jupyter_graphbreak._torch_compat.compiled import force_eager_on_thread
-from jupyter_graphbreak.experiments.trial.code_hints import look_like_indices
+from jupyter_graphbreak.experiments.trial.code_hints import looks_like_indices
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe, other_inputs
@@ -20,9 +20,9 @@ from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result,
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.tensor_changes import map_tensors, resize, tensors_in
-from jupyter_graphbreak.experiments.trial.time_limit import Patience
-from jupyter_graphbreak.experiments.trial.unaudited_functions import announced_sleep
-from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget
+from jupyter_graphbreak.experiments.trial.unaudited_functions import announce_sleep
+from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.report.frontends import Example, Raised
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Reference:
         self.changed = {
             name
             for name, value in self.result.state.items()
-            if name not in state_before or difference(state_before[name], value)
+            if name not in state_before or describe_difference(state_before[name], value)
         }
         start = time.thread_time()
         self.is_repeatable = not self._differs(self._call(first.arguments))
@@ -131,7 +131,9 @@ class Reference:
             self._repeated_lines.add(expected)
         for size in shrinkable_sizes(self.first.arguments)[:_MAX_SHRUNK]:
             smaller_inputs = (
-                pair for pair in shrunk(self.base.arguments, size) if self._lines_of_call(pair[0]) == expected
+                pair
+                for pair in smaller_arguments(self.base.arguments, size)
+                if self._lines_of_call(pair[0]) == expected
             )
             arguments, new_size = next(smaller_inputs, (None, 0))
             if arguments is None:
@@ -152,14 +154,16 @@ class Reference:
                 return frozenset(lines)
         return None
 
-    def cases(self, given_arguments: Sequence[Arguments] = (), patience: Patience | None = None) -> list[ReferenceCase]:
+    def cases(
+        self, given_arguments: Sequence[Arguments] = (), time_budget: TimeBudget | None = None
+    ) -> list[ReferenceCase]:
         """Return cases for the given inputs and other random seeds, or for derived inputs if no inputs are given.
 
         Parameters
         ----------
         given_arguments : sequence of Arguments
             The inputs to use.
-        patience : Patience, optional
+        time_budget : TimeBudget, optional
             The time after which no further input is derived.
         """
         cases: list[ReferenceCase] = []
@@ -171,9 +175,9 @@ class Reference:
                 with contextlib.suppress(TrialStoppedError):
                     cases.append(ReferenceCase(other, self._run_input(other)))
             return cases
-        patience = patience or Patience(_MAX_SECONDS)
+        time_budget = time_budget or TimeBudget(_MAX_SECONDS)
         for derived_input in self._derive_inputs():
-            if patience.is_over:
+            if time_budget.is_over:
                 break
             with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
                 case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
@@ -182,21 +186,21 @@ class Reference:
                     cases.append(case)
         return cases
 
-    def edge_cases(self, patience: Patience | None = None) -> Iterator[ReferenceCase]:
+    def edge_cases(self, time_budget: TimeBudget | None = None) -> Iterator[ReferenceCase]:
         """Yield cases with edge inputs whose result is repeatable, including inputs that the function rejects.
 
         Parameters
         ----------
-        patience : Patience, optional
+        time_budget : TimeBudget, optional
             The time after which no further input is derived.
         """
-        patience = patience or Patience(_MAX_SECONDS)
+        time_budget = time_budget or TimeBudget(_MAX_SECONDS)
         self.subject.restore()
         variables = {place: value for place, (value, _) in self.subject.variables().items()}
         for derived_input in map(self._described, edge_inputs(self.base.arguments, self.fn, variables)):
-            if patience.is_over:
+            if time_budget.is_over:
                 is_common_kind = not derived_input.state and not derived_input.other_kind
-                self.misses_edge_cases = is_common_kind or patience.is_wall_clock_over
+                self.misses_edge_cases = is_common_kind or time_budget.is_wall_clock_over
                 break
             case = None
             try:
@@ -218,7 +222,7 @@ class Reference:
             return True
         repeated_result = self._run_input(case.input)
         has_same_error = type(case.expected.raised) is type(repeated_result.raised)
-        is_repeatable = has_same_error and difference(case.expected.value, repeated_result.value) is None
+        is_repeatable = has_same_error and describe_difference(case.expected.value, repeated_result.value) is None
         if is_repeatable:
             self._repeated_lines.add(case.lines)
         return is_repeatable
@@ -226,8 +230,8 @@ class Reference:
     def repeated_on_new_copies(self) -> Result:
         """Return the result for the first input once more, from different copies of the function and its objects."""
         other = Subject(self.fn, self.first.arguments)
-        with force_eager_on_thread(), announced_sleep():
-            return run(other.call, other, other.with_copies(self.first.arguments))
+        with force_eager_on_thread(), announce_sleep():
+            return run(other.call, other, other.replace_with_copies(self.first.arguments))
 
     def _derive_inputs(self) -> Iterator[Input]:
         if self.changed:
@@ -264,11 +268,11 @@ class Reference:
         seed_all(0)
         if not self.is_repeatable or random_states() == self.result.random:  # the function draws no random numbers
             return seeds
-        patience = Patience(_MAX_SECONDS_FOR_SEEDS)
+        time_budget = TimeBudget(_MAX_SECONDS_FOR_SEEDS)
         seen_line_sets: set[Lines] = set()
         with contextlib.suppress(LineLimitError, TrialStoppedError):
             for seed in range(_MAX_SEEDS):
-                if patience.is_over:
+                if time_budget.is_over:
                     break
                 with line_limit() as lines:
                     self._call(self.base.arguments, seed, runs_backward=False)
@@ -280,7 +284,7 @@ class Reference:
     def _run_input(self, input_: Input) -> Result:
         self.subject.restore()
         self.subject.assign(input_.state)
-        with force_eager_on_thread(), announced_sleep():
+        with force_eager_on_thread(), announce_sleep():
             return self.run_after_preceding_calls(self.subject.call, self.subject, input_)
 
     def run_after_preceding_calls(
@@ -290,8 +294,8 @@ class Reference:
         if self.changed:
             first_arguments = (self.base if input_.is_smaller else self.first).arguments
             for _ in range(input_.preceding_calls):
-                run(program, subject, subject.with_copies(first_arguments), runs_backward=False)
-        arguments = subject.with_copies(input_.arguments)
+                run(program, subject, subject.replace_with_copies(first_arguments), runs_backward=False)
+        arguments = subject.replace_with_copies(input_.arguments)
         return run(program, subject, arguments, input_.seed, runs_backward=runs_backward)
 
     def _call(
@@ -302,12 +306,12 @@ class Reference:
         runs_backward: bool = True,
     ) -> Result:
         self.subject.restore()
-        copies = self.subject.with_copies(arguments)
-        with force_eager_on_thread(), announced_sleep():
+        copies = self.subject.replace_with_copies(arguments)
+        with force_eager_on_thread(), announce_sleep():
             return run(self.subject.call, self.subject, copies, seed, runs_backward=runs_backward)
 
     def _differs(self, other: Result) -> bool:
-        return other.raised is not None or difference(self.result.value, other.value) is not None
+        return other.raised is not None or describe_difference(self.result.value, other.value) is not None
 
 
 def describe_raised(error: Exception, raiser: Literal["capture", "program", "function"]) -> Raised:
@@ -327,14 +331,14 @@ def shrinkable_sizes(first: Arguments) -> list[int]:
     return [size for size in dict.fromkeys([*first_sizes, *other_sizes]) if size >= _MIN_SHRINKABLE]
 
 
-def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
+def smaller_arguments(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
     """Yield arguments in which each dimension of a size is smaller, with the new size; the smallest ones come first.
 
     Integers that are valid indices for the size are still valid for the new size, because some operations do not check
     them. No other dimension has the new size.
     """
     tensors = tensors_in(first.values())
-    largest_indices = [int(tensor.max()) for tensor in tensors if look_like_indices(tensor) and tensor.numel()]
+    largest_indices = [int(tensor.max()) for tensor in tensors if looks_like_indices(tensor) and tensor.numel()]
     smallest_size = max([_MIN_SIZE, *(index + 1 for index in largest_indices if index < size)])
     sizes = {length for tensor in tensors for length in tensor.shape}
     unused_size = next(number for number in range(smallest_size, smallest_size + len(sizes) + 1) if number not in sizes)

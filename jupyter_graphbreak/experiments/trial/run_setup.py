@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.call_modes import DEFAULT_MODES, CallModes
 from jupyter_graphbreak.experiments.trial.memory import Memory
-from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
+from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ class RunSetup:
 
     modes: CallModes = field(default_factory=CallModes.now)
     memory: Memory = field(default_factory=Memory)
-    kept_names: KeptNames = field(default_factory=KeptNames)
+    name_snapshot: NameSnapshot = field(default_factory=NameSnapshot)
 
 
 _CURRENT: ContextVar[RunSetup | None] = ContextVar("graphbreak_run_setup", default=None)
@@ -36,7 +36,7 @@ def current_setup() -> RunSetup:
 
 @contextlib.contextmanager
 def shared_run_setup(
-    modes: CallModes, storage_copies: Iterable[StorageCopy] = (), kept_names: KeptNames | None = None
+    modes: CallModes, storage_copies: Iterable[StorageCopy] = (), name_snapshot: NameSnapshot | None = None
 ) -> Iterator[None]:
     """Use the same modes and memory for all runs while the context is open; code between runs uses the default modes.
 
@@ -48,18 +48,18 @@ def shared_run_setup(
         The modes of the call that runs repeat.
     storage_copies : iterable of StorageCopy
         The kept copies of large memory.
-    kept_names : KeptNames, optional
+    name_snapshot : NameSnapshot, optional
         The values that names referred to when the call started.
     """
     if _CURRENT.get() is not None:
         yield
         return
-    setup = RunSetup(modes, Memory(storage_copies), kept_names or KeptNames())
+    setup = RunSetup(modes, Memory(storage_copies), name_snapshot or NameSnapshot())
     token = _CURRENT.set(setup)
     try:
         with DEFAULT_MODES.apply():
             yield
     finally:
         setup.memory.restore()
-        setup.memory.give_back()
+        setup.memory.return_free_memory()
         _CURRENT.reset(token)

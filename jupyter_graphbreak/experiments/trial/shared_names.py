@@ -22,7 +22,7 @@ VariableKey = tuple[int, str]
 
 
 @dataclass(frozen=True)
-class KeptNames:
+class NameSnapshot:
     """The values of names when an entry was called: code that is not copied reads them in their original place.
 
     Parameters

@@ -128,10 +128,10 @@ def listen(listener: Listener) -> Iterator[None]:
 
 def _notice_submit(thread: int, frame: FrameType) -> None:
     if threading.get_ident() == thread:
-        notify_listeners("process", SUBMITS, frame)
+        notify_listeners("process", SUBMITS_WORK, frame)
 
 
-def _listeners_here() -> list[Listener]:
+def _listeners_of_thread() -> list[Listener]:
     """Return the listeners of this thread, or those of the run that it works for, the innermost last."""
     own_listeners = _listeners.get(threading.get_ident())
     if own_listeners is not None or not _claims:
@@ -163,7 +163,7 @@ def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> No
         The frame that calls the function with the effect.
     """
     thread = threading.get_ident()
-    listeners = _listeners_here()
+    listeners = _listeners_of_thread()
     if not listeners or thread in _busy_threads:
         return
     _busy_threads.add(thread)
@@ -242,7 +242,7 @@ def handle_import(name: str, frame: FrameType | None) -> None:
         frame = frame.f_back
     if frame is not None:
         effect = ObservedEffect("state", description, line_that_imports(name, [frame.f_code]), imports=name)
-        _listeners_here()[-1].on_effect(effect, frame)
+        _listeners_of_thread()[-1].on_effect(effect, frame)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -343,7 +343,7 @@ STARTS_THREAD = "starts a thread"
 #: The event of an import, which has an effect only in trials: a real run imports each module once.
 _IMPORT_EVENT = "import"
 #: The effect of code that passes work to existing threads or processes.
-SUBMITS = "passes work to another thread or process"
+SUBMITS_WORK = "passes work to another thread or process"
 WAITS_FOR_INPUT = "waits for input"
 #: The effect of code that waits for a queue, an event, a future, an open file or a signal. Trials start no threads, so
 #: the wait might never end, and a thread that waits cannot be stopped.
@@ -353,7 +353,7 @@ USES_SHELL = "uses the notebook's shell"
 #: The effect of code that uses an address, which trials vary like other numbers.
 USES_ADDRESS = "accesses memory by its address"
 #: The effect of code that schedules a function in an event loop.
-SCHEDULES = "schedules work in an event loop"
+SCHEDULES_WORK = "schedules work in an event loop"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "open": ("file", _describe_open),
     "mmap.__new__": ("file", _describe_mapping),

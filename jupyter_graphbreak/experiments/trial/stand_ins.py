@@ -43,8 +43,8 @@ from jupyter_graphbreak._torch_compat.isolation import is_dynamo_frame, traced_a
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.experiments.trial.side_effects import (
     COMMUNICATES,
-    SCHEDULES,
-    SUBMITS,
+    SCHEDULES_WORK,
+    SUBMITS_WORK,
     USES_SHELL,
     WAITS_FOR_INPUT,
     is_in_trial,
@@ -85,7 +85,7 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     ((socket.socket, socket.SocketIO), "network", "uses an open socket"),
     ((sqlite3.Connection, sqlite3.Cursor), "database", "uses an open database"),
     (multiprocessing.connection._ConnectionBase, "process", "uses a connection to another process"),  # noqa: SLF001 - there is no public name
-    (concurrent.futures.Executor, "process", SUBMITS),
+    (concurrent.futures.Executor, "process", SUBMITS_WORK),
     (queue.SimpleQueue, "process", "uses a queue of other threads"),
     (
         (multiprocessing.queues.Queue, multiprocessing.queues.SimpleQueue, multiprocessing.pool.Pool, subprocess.Popen),
@@ -103,7 +103,7 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
 )
 #: Further types of such objects, in modules that need not be loaded: module, name, kind and description.
 _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
-    ("asyncio.events", "AbstractEventLoop", "process", SCHEDULES),
+    ("asyncio.events", "AbstractEventLoop", "process", SCHEDULES_WORK),
     ("multiprocessing.shared_memory", "SharedMemory", "process", SHARES_MEMORY),
     ("multiprocessing.shared_memory", "ShareableList", "process", SHARES_MEMORY),
     ("multiprocessing.managers", "BaseProxy", "process", "uses another process"),
@@ -366,7 +366,7 @@ def _make_special_method(name: str) -> Callable[..., Any]:
 _originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
-def tracing_originals() -> AbstractContextManager[None]:
+def trace_originals() -> AbstractContextManager[None]:
     """Make Dynamo trace originals in place of their stand-ins on this thread, while the context is open."""
     kinds = (StandIn, StandardStream, types.GeneratorType)
     return traced_as(lambda value: _originals.get(value, value) if type(value) in kinds else value)
@@ -435,7 +435,7 @@ class _GuardedInput:
 
 
 @contextlib.contextmanager
-def refused_input() -> Iterator[None]:
+def refuse_input() -> Iterator[None]:
     """Stop trials on this thread before they read from the standard input while the context is open."""
     with patch_attribute(sys, "stdin", _GuardedInput(sys.stdin)):
         yield

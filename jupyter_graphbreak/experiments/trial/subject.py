@@ -13,14 +13,14 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone, identity_memo, memory_key
 from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier, name_of
-from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.object_kinds import LOCKS, is_atom, is_data
 from jupyter_graphbreak.experiments.trial.places import named_objects
-from jupyter_graphbreak.experiments.trial.process_state import released
+from jupyter_graphbreak.experiments.trial.process_state import release_leftover_locks
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_to_restore, value_to_save
-from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
-from jupyter_graphbreak.experiments.trial.swapped_places import MISSING, SwappedPlace
+from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
+from jupyter_graphbreak.experiments.trial.swapped_bindings import MISSING, SwappedBinding
 from jupyter_graphbreak.experiments.trial.uncopied_code import UncopiedCode
 from jupyter_graphbreak.experiments.trial.user_imports import unloaded_modules
 from jupyter_graphbreak.recording.targets import closure_values, user_codes
@@ -54,7 +54,7 @@ class Subject:
     """A callable that leaves no trace when it runs: the functions, closures, globals and modules behind it are copies.
 
     The copied code objects are new, so Dynamo has compiled none of them. Most methods of classes are not copied; the
-    globals they read are swapped for copies while a program runs, see :meth:`activated`.
+    globals they read are swapped for copies while a program runs, see :meth:`activate`.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Subject:
         The arguments of the calls. They are copied with the rest, so shared objects and shared memory stay shared.
     memory_provider : MemoryProvider, optional
         Provides the memory for copies of large tensors, for a subject that is kept and never runs.
-    kept_names : KeptNames, optional
+    name_snapshot : NameSnapshot, optional
         The values that names referred to when the copied function was called; by default, those of the entry that runs.
 
     Attributes
@@ -91,16 +91,16 @@ class Subject:
         fn: Callable[..., Any],
         arguments: Arguments | None = None,
         memory_provider: MemoryProvider | None = None,
-        kept_names: KeptNames | None = None,
+        name_snapshot: NameSnapshot | None = None,
     ) -> None:
         if memory_provider is None:
             _import_modules(fn)
         setup = current_setup()
-        kept_names = setup.kept_names if kept_names is None else kept_names
+        name_snapshot = setup.name_snapshot if name_snapshot is None else name_snapshot
         self.modes, self.memory = setup.modes, setup.memory
         self._detached_keys: set[Any] = set()
         self._copier = copier = FunctionCopier(
-            kept_names.scopes, self.memory if memory_provider is None else memory_provider
+            name_snapshot.scopes, self.memory if memory_provider is None else memory_provider
         )
         self._places = copier.places
         self.uncopied_descriptions = copier.uncopied_descriptions
@@ -111,16 +111,16 @@ class Subject:
         self.arguments = None
         self._original_arguments = arguments
         if arguments is not None:
-            for name, value in arguments.named(fn).items():
+            for name, value in arguments.by_name(fn).items():
                 copier.copy(value, name)
-            self.arguments = arguments.mapped(lambda value: copier.copy(value, "the arguments"))
+            self.arguments = arguments.map_values(lambda value: copier.copy(value, "the arguments"))
         #: Copies of logging handlers whose classes the user wrote, by the ids of the originals.
         self.handlers = copier.copy_handlers()
         #: Copies of the filters of loggers, by the ids of the originals.
         self.filters = copier.copy_filters()
         roots = [self.call, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         copies = () if self.arguments is None else self.arguments.values()
-        self._uncopied_code = UncopiedCode(copier, kept_names.values, roots, copies)
+        self._uncopied_code = UncopiedCode(copier, name_snapshot.values, roots, copies)
         self.changeable_parts = self._uncopied_code.changeable_parts
         if memory_provider is not None:
             return
@@ -153,17 +153,17 @@ class Subject:
                 variables.add(place.key)
             yield (place.name if len(earlier_values) == 1 else f"{place.name} ({len(earlier_values)})"), value
 
-    def kept_names(self) -> KeptNames:
+    def name_snapshot(self) -> NameSnapshot:
         """Return the copies to which names refer while this subject runs, for code that is not copied."""
-        swapped_places = [place for place in self._places if isinstance(place, SwappedPlace)]
-        values = {place.key: place.read() for place in swapped_places if place.key is not None}
-        return KeptNames(values, dict(self._copier.origins), tuple(place.holder for place in swapped_places))
+        swapped_bindings = [place for place in self._places if isinstance(place, SwappedBinding)]
+        values = {place.key: place.read() for place in swapped_bindings if place.key is not None}
+        return NameSnapshot(values, dict(self._copier.origins), tuple(place.holder for place in swapped_bindings))
 
     def functions(self) -> list[types.FunctionType]:
         """Return the copies of functions."""
         return list(self._copier.functions)
 
-    def weakly_referenced(self) -> tuple[Any, ...]:
+    def weak_referents(self) -> tuple[Any, ...]:
         """Return the copies to which other copies have weak references."""
         references = [copy() for copy in self._copier.memo.values() if type(copy) is weakref.ref]
         return tuple(copy for copy in references if copy is not None)
@@ -181,7 +181,7 @@ class Subject:
         """Return a memo with which ``copies.clone`` skips memory that no run has changed."""
         return self.memory.unchanged_memo()
 
-    def copies_of(self, arguments: Arguments) -> Arguments:
+    def copy_arguments(self, arguments: Arguments) -> Arguments:
         """Return copies of arguments for a run; functions, and objects of the state, are this subject's copies.
 
         A function that refers weakly to an object belongs to that object, such as the ``step`` of an optimizer with a
@@ -189,7 +189,7 @@ class Subject:
         """
         return self._copies(arguments, self.memory.memo(self._detached_keys))
 
-    def copies_to_compare(self, arguments: Arguments) -> Arguments:
+    def copy_arguments_for_comparison(self, arguments: Arguments) -> Arguments:
         """Return copies of arguments for comparison only: memory that no run has changed is not copied."""
         return self._copies(arguments, self.unchanged_memo())
 
@@ -204,7 +204,7 @@ class Subject:
         copies = memo | copied_objects | memory_memo
         return arguments.copy(copies, lambda function: _with_copied_closure(function, copies))
 
-    def saved_arguments(self, arguments: Arguments) -> SavedState:
+    def save_arguments(self, arguments: Arguments) -> SavedState:
         """Save the content of the arguments of a run, to restore it in place, except that of the state.
 
         :meth:`restore_memory_of_arguments` restores large memory.
@@ -224,13 +224,13 @@ class Subject:
     def _state_keys(self) -> set[Any]:
         return set(map(memory_key, self._saved_state.storages()))
 
-    def with_copies(self, arguments: Arguments) -> Arguments:
+    def replace_with_copies(self, arguments: Arguments) -> Arguments:
         """Return arguments in which values are replaced with this subject's copies of them."""
         if self._original_arguments is None or self.arguments is None:
             return arguments
         pairs = zip(self._original_arguments.values(), self.arguments.values(), strict=True)
         copies_by_id = {id(value): copy for value, copy in pairs}
-        return arguments.mapped(lambda value: copies_by_id.get(id(value), value))
+        return arguments.map_values(lambda value: copies_by_id.get(id(value), value))
 
     def detach_changed_memory(self) -> None:
         """Move memory that a run has changed out of the shared memory, so that other subjects do not see the change.
@@ -245,7 +245,7 @@ class Subject:
     def restore(self) -> None:
         """Undo the changes of runs, and give the memory that they have freed back to the system."""
         self.undo_changes()
-        self.memory.give_back()
+        self.memory.return_free_memory()
 
     def undo_changes(self) -> None:
         """Restore the initial state; the objects stay the same, because captured programs refer to them."""
@@ -302,24 +302,24 @@ class Subject:
         return identity_memo(item for name, root in self.roots() for _, item in named_objects(root, name, seen))
 
     @contextlib.contextmanager
-    def activated(self) -> Iterator[None]:
+    def activate(self) -> Iterator[None]:
         """Apply the modes of the entry's call, and swap the copies in, while the context is open.
 
-        Code that is not copied, such as methods, then reads the copies; see :meth:`UncopiedCode.using_copies`.
+        Code that is not copied, such as methods, then reads the copies; see :meth:`UncopiedCode.swap_copies_in`.
 
         Raises
         ------
         TrialStoppedError
             If the code leaves a lock locked, or waits for a lock that only it could release.
         """
-        with self._uncopied_code.using_copies(), self.modes.apply(), released(self._locks, self.call):
+        with self._uncopied_code.swap_copies_in(), self.modes.apply(), release_leftover_locks(self._locks, self.call):
             yield
 
 
 def _import_modules(fn: Callable[..., Any]) -> None:
     """Import the user's modules that a function imports, so that their state is copied and restored."""
     for name in unloaded_modules(user_codes(fn)):
-        with contextlib.suppress(Exception), guarded():  # the function's own import fails, or is stopped, again
+        with contextlib.suppress(Exception), prevent_effects():  # the function's own import fails, or is stopped, again
             importlib.import_module(name)
 
 

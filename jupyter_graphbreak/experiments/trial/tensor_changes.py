@@ -22,12 +22,12 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 _HUGE = 1e9
 
 
-def unchanged(value: torch.Tensor) -> torch.Tensor:
+def identity(value: torch.Tensor) -> torch.Tensor:
     """Return the tensor unchanged."""
     return value
 
 
-def unless(condition: Callable[[torch.Tensor], bool], change: Change, otherwise: Change = unchanged) -> Change:
+def unless(condition: Callable[[torch.Tensor], bool], change: Change, otherwise: Change = identity) -> Change:
     """Return a change that applies ``otherwise`` to tensors for which a condition is true, and ``change`` to others."""
     return lambda tensor: otherwise(tensor) if condition(tensor) else change(tensor)
 
@@ -38,41 +38,41 @@ def only_for(tensors: Iterable[torch.Tensor], change: Change) -> Change:
     return lambda tensor: change(tensor) if id(tensor) in ids else tensor
 
 
-def rolled(value: torch.Tensor) -> torch.Tensor:
+def roll(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor whose elements are shifted by one along the last dimension."""
     return value.roll(1, -1)
 
 
-def filled_with_minimum(value: torch.Tensor) -> torch.Tensor:
+def fill_with_minimum(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor in which all elements equal the smallest one, which must be an integer."""
     return torch.full_like(value, int(value.min()))
 
 
-def random_within(value: torch.Tensor) -> torch.Tensor:
+def randomize_within_range(value: torch.Tensor) -> torch.Tensor:
     """Return random integers between the smallest and the largest element."""
     generator = torch.Generator().manual_seed(1)
     result = torch.randint(int(value.min()), int(value.max()) + 1, value.shape, generator=generator)
     return result.to(value.device, value.dtype)
 
 
-def ten_times(value: torch.Tensor) -> torch.Tensor:
+def multiply_by_ten(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor times ten; flags are unchanged."""
     return value if value.dtype == torch.bool else value * 10
 
 
-def negated(value: torch.Tensor) -> torch.Tensor:
+def negate(value: torch.Tensor) -> torch.Tensor:
     """Return the negative of a tensor; flags and numbers of the dtype uint8 become their bitwise complement."""
     return ~value if value.dtype in {torch.bool, torch.uint8} else -value
 
 
-def randomized(value: torch.Tensor, seed: int = 1) -> torch.Tensor:
+def randomize(value: torch.Tensor, seed: int = 1) -> torch.Tensor:
     """Return a tensor of the same shape and dtype with normally distributed numbers, or with random flags."""
     generator = torch.Generator().manual_seed(seed)
     result = torch.randn(value.shape, generator=generator) * 3
     return (result > 0 if value.dtype == torch.bool else result.to(value.dtype)).to(value.device)
 
 
-def filled_with(value: torch.Tensor, number: float) -> torch.Tensor:
+def fill_with(value: torch.Tensor, number: float) -> torch.Tensor:
     """Return a tensor filled with a number, which loses its fraction in an integer dtype; unchanged if out of range."""
     if not (value.is_floating_point() or value.is_complex()) and not (math.isfinite(number) and abs(number) < _HUGE):
         return value  # an integer has no such value
@@ -82,7 +82,7 @@ def filled_with(value: torch.Tensor, number: float) -> torch.Tensor:
         return value
 
 
-def with_first(value: torch.Tensor, number: float) -> torch.Tensor:
+def replace_first(value: torch.Tensor, number: float) -> torch.Tensor:
     """Return a floating-point tensor with its first element replaced; any other tensor is returned unchanged."""
     if not value.is_floating_point() or not value.numel():
         return value
@@ -115,7 +115,7 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 def map_tensors(first: Arguments, change: Change) -> Arguments:
     """Return arguments in which each dense tensor is changed."""
     cache: dict[int, Any] = {}
-    return first.mapped(lambda value: _map_tensors_in(value, change, cache))
+    return first.map_values(lambda value: _map_tensors_in(value, change, cache))
 
 
 def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:

@@ -85,7 +85,7 @@ def require_time(kind: RunKind | None = None) -> None:
 
 
 @contextlib.contextmanager
-def timed_run(kind: RunKind) -> Iterator[None]:
+def measure_run(kind: RunKind) -> Iterator[None]:
     """Start a run only if there is time for the shortest one of its kind so far, and remember how long it takes.
 
     The time of a run that compiles something is not remembered.
@@ -104,7 +104,7 @@ def timed_run(kind: RunKind) -> Iterator[None]:
         limit.run_costs.shortest_s[kind] = min(seconds, limit.run_costs.shortest_s.get(kind, seconds))
 
 
-class Patience:
+class TimeBudget:
     """A time limit for trying further inputs, counted from now.
 
     The limit applies to the processor time of this thread, so that the number of inputs tried does not depend on other

@@ -28,10 +28,10 @@ from jupyter_graphbreak._torch_compat.process_settings import (
 from jupyter_graphbreak.experiments.trial import extension_files
 from jupyter_graphbreak.experiments.trial.code_roles import is_called_by_user
 from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
-from jupyter_graphbreak.experiments.trial.extension_files import once_per_function, with_announcement
+from jupyter_graphbreak.experiments.trial.extension_files import add_announcement, cache_replacements
 from jupyter_graphbreak.experiments.trial.side_effects import (
     COMMUNICATES,
-    SCHEDULES,
+    SCHEDULES_WORK,
     STARTS_THREAD,
     USES_ADDRESS,
     USES_SHELL,
@@ -185,7 +185,7 @@ class Replacements:
         self._replaced_attributes: list[tuple[Any, str, Any, Any]] = []
 
     @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
+    def install(self) -> Iterator[None]:
         """Install the replacements while the context is open; contexts of several threads share them."""
         with _installing:
             self._open_contexts += 1
@@ -223,7 +223,7 @@ class Replacements:
 
     def replacement_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
-        if is_instance(function, BuiltinMethodType) and (method := extension_files.announcing_method(function)):
+        if is_instance(function, BuiltinMethodType) and (method := extension_files.wrap_writing_method(function)):
             return method
         if not is_instance(function, FunctionType | type) and not extension_files.is_compiled(function):
             return None
@@ -252,21 +252,21 @@ def _set_attribute(owner: Any, name: str, value: Any) -> bool:
     return True
 
 
-def _unaudited_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+def _common_replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for owner, name, description in file_writers():
-        yield owner, name, _announcing_path(getattr(owner, name), description)
+        yield owner, name, _wrap_file_writer(getattr(owner, name), description)
     if sys.version_info < (3, 12):  # later releases have an audit event
         for module, name in (("threading", "_start_new_thread"), ("_thread", "start_new_thread")):
             owner = sys.modules[module]
-            yield owner, name, _announcing(getattr(owner, name), "process", STARTS_THREAD)
+            yield owner, name, _wrap_to_announce(getattr(owner, name), "process", STARTS_THREAD)
 
 
-def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+def _trial_replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for owner, name, kind, description in itertools.chain(
         _functions_without_event(), unaudited_opening_functions(), _notebook_functions()
     ):
-        yield owner, name, _announcing(getattr(owner, name), kind, description)
-    for names, replace in ((_DESCRIPTOR_MAKERS, _noting_descriptors), (_DESCRIPTOR_USERS, _announcing_use)):
+        yield owner, name, _wrap_to_announce(getattr(owner, name), kind, description)
+    for names, replace in ((_DESCRIPTOR_MAKERS, _wrap_descriptor_maker), (_DESCRIPTOR_USERS, _wrap_descriptor_user)):
         for name in names:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
@@ -274,23 +274,23 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         yield (
             os,
             name,
-            _announcing_by_user(getattr(os, name), "state", "changes the environment variables of libraries"),
+            _wrap_for_user_calls(getattr(os, name), "state", "changes the environment variables of libraries"),
         )
     for owner, name in _handler_methods():
-        yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")
+        yield owner, name, _wrap_for_user_calls(getattr(owner, name), "file", "passes a record to a log handler")
     for owner, name in collectives():
-        yield owner, name, _announcing(getattr(owner, name), "network", COMMUNICATES)
-    yield from extension_files.file_functions()
+        yield owner, name, _wrap_to_announce(getattr(owner, name), "network", COMMUNICATES)
+    yield from extension_files.file_replacements()
     for owner, name in memory_mapping_functions():
-        yield owner, name, _announcing_mapping(getattr(owner, name))
+        yield owner, name, _wrap_mapping(getattr(owner, name))
     bootstrap: Any = sys.modules["importlib._bootstrap"]
     # `importlib.import_module` calls it, without an audit event.
-    yield bootstrap, "_gcd_import", _announcing_import(bootstrap._gcd_import)  # noqa: SLF001 - there is no public name
+    yield bootstrap, "_gcd_import", _wrap_import(bootstrap._gcd_import)  # noqa: SLF001 - there is no public name
     shell = _shell_class()
     for name in _SHELL_NAMESPACES if shell is not None else ():
-        yield shell, name, _announcing_attribute(name, getattr(shell, name, None))
+        yield shell, name, _make_announcing_property(name, getattr(shell, name, None))
     for owner, name in registration_functions():
-        yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
+        yield owner, name, _wrap_to_announce(getattr(owner, name), "state", "registers something with PyTorch")
 
 
 def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
@@ -315,7 +315,7 @@ def _shell_class() -> Any:
 
 
 @functools.cache
-def _announcing_attribute(name: str, original: property | None) -> Any:
+def _make_announcing_property(name: str, original: property | None) -> Any:
     """Return a property that announces each read of an attribute by user code.
 
     Parameters
@@ -351,20 +351,20 @@ def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
         yield shell, name, "state", USES_SHELL
     loop = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
     for name in ("create_task", "call_soon", "call_soon_threadsafe", "call_at", "run_in_executor") if loop else ():
-        yield loop, name, "process", SCHEDULES
+        yield loop, name, "process", SCHEDULES_WORK
     builtins = sys.modules["builtins"]
     if not isinstance(builtins.input, type(len)):  # a kernel's `input`, which has no audit event
         yield builtins, "input", "process", WAITS_FOR_INPUT
 
 
 #: Replacements that also serve in real runs, which they do not affect.
-COMMON_REPLACEMENTS = Replacements(_unaudited_functions)
+COMMON_REPLACEMENTS = Replacements(_common_replacements)
 #: Replacements for trials only: most of them stop a trial before the original is called.
-TRIAL_REPLACEMENTS = Replacements(_refusable_functions)
+TRIAL_REPLACEMENTS = Replacements(_trial_replacements)
 
 
 @contextlib.contextmanager
-def announced_sleep() -> Iterator[None]:
+def announce_sleep() -> Iterator[None]:
     """Announce long sleeps of this thread while the context is open, for code that runs eagerly.
 
     Releases of Python after 3.12 have an audit event for it. Dynamo would give a different reason for the break at a
@@ -381,9 +381,9 @@ def announced_sleep() -> Iterator[None]:
         yield
 
 
-@once_per_function
-def _announcing(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
-    return with_announcement(original, lambda _, __, frame: notify_listeners(kind, description, frame))
+@cache_replacements
+def _wrap_to_announce(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
+    return add_announcement(original, lambda _, __, frame: notify_listeners(kind, description, frame))
 
 
 #: The methods with which code uses a log handler directly. Trials capture the records of loggers before handlers do.
@@ -398,28 +398,28 @@ def _handler_methods() -> Iterator[tuple[Any, str]]:
                 yield from ((cls, name) for name in _HANDLER_METHODS if name in vars(cls))
 
 
-@once_per_function
-def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
+@cache_replacements
+def _wrap_for_user_calls(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
     """Return a function that announces the calls that user code makes, but not those that libraries make."""
 
     def announce(_: tuple[Any, ...], __: dict[str, Any], frame: FrameType) -> None:
         if is_called_by_user(frame):
             notify_listeners(kind, description, frame)
 
-    return with_announcement(original, announce)
+    return add_announcement(original, announce)
 
 
-@once_per_function
-def _announcing_import(original: Callable[..., Any]) -> Callable[..., Any]:
+@cache_replacements
+def _wrap_import(original: Callable[..., Any]) -> Callable[..., Any]:
     def announce(args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
         if is_in_trial():
             handle_import(args[0] if args else kwargs["name"], frame)
 
-    return with_announcement(original, announce)
+    return add_announcement(original, announce)
 
 
-@once_per_function
-def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
+@cache_replacements
+def _wrap_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that announces memory mappings that write to their file; other mappings have no effect."""
 
     def announce(args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
@@ -428,11 +428,11 @@ def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
             description = f"maps the file {short_text(kwargs.get('filename', path))} into memory"
             notify_listeners("file", description, frame)
 
-    return with_announcement(original, announce)
+    return add_announcement(original, announce)
 
 
-@once_per_function
-def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
+@cache_replacements
+def _wrap_descriptor_maker(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call_and_note(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
@@ -447,8 +447,8 @@ def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
     return disable_dynamo(call_and_note)
 
 
-@once_per_function
-def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
+@cache_replacements
+def _wrap_descriptor_user(original: Callable[..., Any]) -> Callable[..., Any]:
     closes = original.__name__ == "close"
 
     @functools.wraps(original)
@@ -466,14 +466,14 @@ def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
     return disable_dynamo(use)
 
 
-@once_per_function
-def _announcing_path(original: Callable[..., Any], description: str) -> Callable[..., Any]:
+@cache_replacements
+def _wrap_file_writer(original: Callable[..., Any], description: str) -> Callable[..., Any]:
     def announce(args: tuple[Any, ...], _: dict[str, Any], frame: FrameType) -> None:
         path = next((arg for arg in args if isinstance(arg, str | bytes | os.PathLike)), None)
         if path is not None:
             notify_listeners("file", f"{description} {short_text(path)}", frame)
 
-    return with_announcement(original, announce)
+    return add_announcement(original, announce)
 
 
 def _load_if_replaceable(name: str) -> None:

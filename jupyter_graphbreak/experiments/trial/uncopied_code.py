@@ -34,15 +34,15 @@ from jupyter_graphbreak.experiments.trial.shared_names import (
 )
 from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.state_parts import StateChange
-from jupyter_graphbreak.experiments.trial.swapped_places import (
+from jupyter_graphbreak.experiments.trial.swapped_bindings import (
     MISSING,
-    NamedPlace,
-    SwappedPlace,
-    attribute_place,
-    attributes_place,
-    cell_place,
-    item_place,
-    part_place,
+    Binding,
+    SwappedBinding,
+    attribute_binding,
+    attributes_binding,
+    cell_binding,
+    item_binding,
+    part_binding,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
 from jupyter_graphbreak.recording.targets import is_user_class, may_be_user_defined, reachable_objects
@@ -108,7 +108,7 @@ class UncopiedCode:
         self._saved_state = SavedState(copier.uncopied_objects)
 
     @contextlib.contextmanager
-    def using_copies(self) -> Iterator[None]:
+    def swap_copies_in(self) -> Iterator[None]:
         """Swap the copies in while the context is open; on exit, objects that could not be copied are restored.
 
         Raises
@@ -120,13 +120,13 @@ class UncopiedCode:
         """
         if self._destructor_effect is not None:
             raise TrialStoppedError(self._destructor_effect)
-        swapped_places = [place for place in self._places if isinstance(place, SwappedPlace)]
-        visible_name = next((place.name for place in swapped_places if not place.may_be_seen_by_threads), None)
+        swapped_bindings = [place for place in self._places if isinstance(place, SwappedBinding)]
+        visible_name = next((place.name for place in swapped_bindings if not place.may_be_seen_by_threads), None)
         if visible_name is not None and (thread := busy_thread_name()) is not None:
             raise ThreadSeesCopyError(f"your thread {thread} is running and would see copies of {visible_name}")
         self._open_contexts += 1
         if self._open_contexts == 1:
-            for place in swapped_places:
+            for place in swapped_bindings:
                 place.exchange()
             self._saved_namespaces = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
             # A trial of a change gives functions their changed code before it runs them.
@@ -138,7 +138,7 @@ class UncopiedCode:
             self._open_contexts -= 1
             if not self._open_contexts:
                 self._restore_namespaces()
-                for place in swapped_places:
+                for place in swapped_bindings:
                     place.exchange()
                 self._saved_state.restore()
 
@@ -196,7 +196,7 @@ class UncopiedCode:
                     functions.append((item, names))
         classes_with_destructor = [cls for cls in classes if is_user_class(cls) and "__del__" in vars(cls)]
         self._destructor_effect = next(
-            (effect for cls in classes_with_destructor for effect in _effects_of_destructor(cls, user_functions)), None
+            (effect for cls in classes_with_destructor for effect in _destructor_effects(cls, user_functions)), None
         )
         swapped_in_modules = self._swap_modules(modules)
         if assigns_attributes:
@@ -215,7 +215,7 @@ class UncopiedCode:
                 self._namespaces.append((cls, frozenset(name for _, name in swapped_names)))
                 swapped_keys |= swapped_names
         self._swap_parts(user_functions, are_changed=assigns_attributes)
-        self._swap_assigned(owners_by_attribute, swapped_keys)
+        self._swap_assigned_attributes(owners_by_attribute, swapped_keys)
         self.changeable_parts += library_parts(user_functions)
         self._swap_attached_data(loggers.values())
 
@@ -227,8 +227,8 @@ class UncopiedCode:
             if function in self._copied_methods:
                 continue
             cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-            places = [item_place(name, function.__globals__, name) for name in sorted(names)]
-            places += [cell_place(name, cell) for name, cell in cells if name != "__class__"]
+            places = [item_binding(name, function.__globals__, name) for name in sorted(names)]
+            places += [cell_binding(name, cell) for name, cell in cells if name != "__class__"]
             for place in places:
                 if place.key is not None and place.key not in swapped_keys:
                     swapped_keys.add(place.key)
@@ -237,10 +237,10 @@ class UncopiedCode:
     def _swap_attributes(self, cls: type, *, swaps_members: bool) -> set[tuple[int, str]]:
         """Swap the attributes of a class and, if requested, of an enumeration's members; return those swapped."""
         names = [name for name in vars(cls) if not name.startswith("__") and name not in _CTYPES_LAYOUT]
-        names = [name for name in names if self._swap(attribute_place(cls, name))]
+        names = [name for name in names if self._swap(attribute_binding(cls, name))]
         if swaps_members and issubclass(cls, enum.Enum):
             for member in cls.__members__.values():
-                self._swap(attributes_place(f"{cls.__name__}.{member.name}", member))
+                self._swap(attributes_binding(f"{cls.__name__}.{member.name}", member))
         return {(id(cls), name) for name in names}
 
     def _callers_of(self, variables: set[VariableKey], functions: list[types.FunctionType]) -> set[VariableKey]:
@@ -269,10 +269,10 @@ class UncopiedCode:
                 for name in global_names(function.__code__)
             ]
             if not stored_globals.isdisjoint(used_globals):
-                place = attribute_place(cls, name)
+                place = attribute_binding(cls, name)
                 self._copied_methods.update(functions_in(member))
                 copy = with_functions(member, self._copier.copy_function)
-                self._places.append(SwappedPlace(place, copy, is_function=True))
+                self._places.append(SwappedBinding(place, copy, is_function=True))
                 swapped_names.add((id(cls), name))
         return swapped_names
 
@@ -293,15 +293,15 @@ class UncopiedCode:
                 value = getattr(function, name)
                 copied_value = self._copier.copy(value, title)
                 if are_changed or copied_value is not value:
-                    place = part_place(f"{title}.{name}", function, name)
-                    self._places.append(SwappedPlace(place, copied_value))
+                    place = part_binding(f"{title}.{name}", function, name)
+                    self._places.append(SwappedBinding(place, copied_value))
             attributes = vars(function)
             names = [name for name in attributes if not name.startswith("__")]
-            swapped_names = [name for name in names if self._swap(item_place(f"{title}.{name}", attributes, name))]
+            swapped_names = [name for name in names if self._swap(item_binding(f"{title}.{name}", attributes, name))]
             if are_changed:
                 self._namespaces.append((function, frozenset(swapped_names)))
 
-    def _swap_assigned(
+    def _swap_assigned_attributes(
         self, owners_by_attribute: Mapping[tuple[int, str], Any], swapped_keys: set[tuple[int, str]]
     ) -> None:
         """Swap the attributes that code assigns to, unless they are swapped already."""
@@ -309,10 +309,10 @@ class UncopiedCode:
             if is_library_owner(owner):
                 self.changeable_parts.append(LibraryAttribute(owner, name))
             elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in swapped_keys:
-                place = attribute_place(owner, name)
+                place = attribute_binding(owner, name)
                 value = place.read()
                 self._places.append(
-                    SwappedPlace(place, self._copier.copy(value, place.name) if is_data(value) else value)
+                    SwappedBinding(place, self._copier.copy(value, place.name) if is_data(value) else value)
                 )
 
     def _swap_attached_data(self, loggers: Iterable[logging.Filterer]) -> None:
@@ -330,7 +330,7 @@ class UncopiedCode:
             title = getattr(owner, "name", None) or type(owner).__name__
             for name, value in list(attributes.items()):
                 if name[:1] != "_" and name not in _LOGGING_LISTS and is_data(value):
-                    self._swap_if_copied(item_place(f"{title}.{name}", attributes, name), value)
+                    self._swap_if_copied(item_binding(f"{title}.{name}", attributes, name), value)
 
     def _swap_modules(
         self, modules: list[tuple[types.ModuleType, list[str]]]
@@ -338,11 +338,11 @@ class UncopiedCode:
         """Swap the values of names of modules; return the names whose values were swapped."""
         swapped_names = []
         for module, names in modules:
-            places = {name: item_place(f"{module.__name__}.{name}", vars(module), name) for name in names}
+            places = {name: item_binding(f"{module.__name__}.{name}", vars(module), name) for name in names}
             swapped_names.append((module, frozenset(name for name, place in places.items() if self._swap(place))))
         return swapped_names
 
-    def _swap(self, place: NamedPlace) -> bool:
+    def _swap(self, place: Binding) -> bool:
         """Swap a copy in for the value at a place; return whether swapping back undoes a run's assignments."""
         try:
             value = place.read()
@@ -351,29 +351,29 @@ class UncopiedCode:
         value = self._kept_values.get(place.key, value) if place.key is not None else value
         count_before = len(self._places)
         if value is MISSING or is_atom(value):
-            self._places.append(SwappedPlace(place, value))
+            self._places.append(SwappedBinding(place, value))
         elif (refusing_function := TRIAL_REPLACEMENTS.replacement_of(value)) is not None:
-            self._places.append(SwappedPlace(place, refusing_function))
+            self._places.append(SwappedBinding(place, refusing_function))
         elif is_instance(value, functools.singledispatchmethod) or (
             is_instance(value, types.FunctionType) and is_library_function(value)  # such as one with a registry
         ):
             self._swap_if_copied(place, value)
         elif is_data(value) or is_instance(value, LRU_CACHE):
-            self._places.append(SwappedPlace(place, self._copier.copy(value, place.name)))
+            self._places.append(SwappedBinding(place, self._copier.copy(value, place.name)))
         elif not is_code(value) and not hasattr(type(value), "__get__"):  # such as an iterator, a file or a queue
             self._swap_if_copied(place, value)
         return len(self._places) > count_before
 
-    def _swap_if_copied(self, place: NamedPlace, value: Any) -> None:
+    def _swap_if_copied(self, place: Binding, value: Any) -> None:
         failed_objects: list[UncopiedObject] = []
         result = clone(
             value, self._copier.memo, failed_objects, self._copier.copy_function, self._copier.memory_provider
         )
         if result is not value and not failed_objects:
-            self._places.append(SwappedPlace(place, result))
+            self._places.append(SwappedBinding(place, result))
 
 
-def _effects_of_destructor(cls: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
+def _destructor_effects(cls: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
     """Yield the effect of creating an instance of a class with a destructor, if code outside the class names it."""
     description = f"creates a {cls.__name__}, whose destructor may run later"
     change = StateChange(description, frozenset({cls.__name__}))

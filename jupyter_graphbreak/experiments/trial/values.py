@@ -50,25 +50,25 @@ _Place = str | tuple["_Place", Any, bool]
 _COMPILER_PREFIXES = ("_dynamo", "_torchdynamo", "_is_torch_compile")
 
 
-class Yielded(msgspec.Struct, frozen=True):
+class YieldedItems(msgspec.Struct, frozen=True):
     """The items that a generator yielded."""
 
     items: list[Any]
 
 
-def show(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return a short one-line text for a value: small tensors with their elements, others with dtype and shape."""
     if is_instance(value, torch.Tensor):
         return _show_tensor(value)
-    if is_instance(value, Yielded):
-        return f"a generator of {show(value.items)}"
+    if is_instance(value, YieldedItems):
+        return f"a generator of {short_repr(value.items)}"
     if is_instance(value, torch.nn.Module):
         return type(value).__name__
     if type(value) in {list, tuple}:
-        items = ", ".join(map(show, value))
+        items = ", ".join(map(short_repr, value))
         text = f"[{items}]" if type(value) is list else f"({items}{',' if len(value) == 1 else ''})"
     elif type(value) is dict:
-        text = "{" + ", ".join(f"{show(key)}: {show(item)}" for key, item in value.items()) + "}"
+        text = "{" + ", ".join(f"{short_repr(key)}: {short_repr(item)}" for key, item in value.items()) + "}"
     else:
         text = re.sub(r"\s+", " ", _safe_repr(value))
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 3] + "..."
@@ -90,7 +90,7 @@ def _show_tensor(value: torch.Tensor) -> str:
     return f"{str(value.dtype).removeprefix('torch.')} tensor of shape {list(shape_of(value))}"
 
 
-def difference(
+def describe_difference(
     expected: Any,
     actual: Any,
     *,
@@ -162,7 +162,7 @@ def _place_name(place: _Place) -> str:
     steps: list[str] = []
     while not isinstance(place, str):
         place, key, is_attribute = place
-        steps.append(f".{key}" if is_attribute else f"[{show(key)}]")
+        steps.append(f".{key}" if is_attribute else f"[{short_repr(key)}]")
     return place + "".join(reversed(steps))
 
 
@@ -214,12 +214,12 @@ class _Comparison:
             text = self._compare_tensors(expected, actual)
             return None if text is None else (place, text)
         if not _is_same_kind(expected, actual):
-            return place, f"{_describe_kind(actual)} instead of {_describe_kind(expected)}"
+            return place, f"{_describe_type(actual)} instead of {_describe_type(expected)}"
         numpy = sys.modules.get("numpy")
         if numpy is not None and is_instance(expected, numpy.ndarray):
             text = self._compare_arrays(expected, actual)
             return None if text is None else (place, text)
-        if is_instance(expected, Yielded):
+        if is_instance(expected, YieldedItems):
             return self._find_in_parts(list(enumerate(expected.items)), list(enumerate(actual.items)), place, depth)
         if is_instance(expected, Mapping):
             return self._find_in_mapping(_items(expected), _items(actual), place, depth)
@@ -237,7 +237,7 @@ class _Comparison:
             actual = [(key, value) for key, value in actual if key != _CAPTURABLE]
             return self._find_in_mapping(expected, actual, place, depth)
         if len(actual) != len(expected):
-            names = sorted(show(key) for key in extra_keys if is_instance(key, str))
+            names = sorted(short_repr(key) for key in extra_keys if is_instance(key, str))
             is_extended = len(names) == 1 == len(extra_keys) and not missing_keys
             return place, f"an extra key {names[0]}" if is_extended else _describe_lengths(expected, actual)
         if not missing_keys and list(by_key) != [key for key, _ in expected]:
@@ -245,7 +245,7 @@ class _Comparison:
         if not missing_keys:
             return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], place, depth)
         if not self._varies(place, _KEYS_PREFIX):
-            return place, f"no {show(missing_keys[0])}"
+            return place, f"no {short_repr(missing_keys[0])}"
         expected_parts, actual_parts = ([*enumerate(part for _, part in items)] for items in (expected, actual))
         return self._find_in_parts(expected_parts, actual_parts, place, depth)
 
@@ -280,7 +280,7 @@ class _Comparison:
             is_equal = _is_equal(expected, actual)
         if is_equal or not self._compares_values or self._varies(place):
             return None
-        return place, f"{show(actual)} instead of {show(expected)}"
+        return place, f"{short_repr(actual)} instead of {short_repr(expected)}"
 
     def _find_in_attributes(self, expected: Any, actual: Any, place: _Place, depth: int) -> tuple[_Place, str] | None:
         expected_attributes, actual_attributes = attributes(expected), attributes(actual)
@@ -307,7 +307,7 @@ class _Comparison:
             if _differs_by_noise(expected, actual, self._largest):
                 return None
             if expected.numel() <= _MAX_SHOWN_ELEMENTS:
-                return _texts_of_both(expected, actual)
+                return _show_both(expected, actual)
             return _shorten_message(str(error))
         except Exception:  # noqa: BLE001 - layouts that cannot be compared
             return None
@@ -322,19 +322,19 @@ class _Comparison:
         try:
             numpy.testing.assert_allclose(actual, expected, rtol=1.3e-6, atol=1e-5)
         except AssertionError:
-            return f"{show(actual)} instead of {show(expected)}" if self._compares_values else None
+            return f"{short_repr(actual)} instead of {short_repr(expected)}" if self._compares_values else None
         except TypeError:
             return None
         return None
 
 
-def _texts_of_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
+def _show_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
     """Return two small tensors as text, with all digits if the usual four would hide the difference."""
     is_comparable = expected.layout == actual.layout == torch.strided and expected.device == actual.device
     is_comparable = is_comparable and expected.is_floating_point()
     if is_comparable and torch.allclose(actual, expected, rtol=_RTOL_OF_TEXT, atol=_ATOL_OF_TEXT, equal_nan=True):
         return f"{actual.tolist()} instead of {expected.tolist()}"
-    return f"{show(actual)} instead of {show(expected)}"
+    return f"{short_repr(actual)} instead of {short_repr(expected)}"
 
 
 def _have_equal_elements(expected: torch.Tensor, actual: torch.Tensor) -> bool:
@@ -433,9 +433,9 @@ def _is_same_kind(expected: Any, actual: Any) -> bool:
     return any(is_instance(expected, kind) and is_instance(actual, kind) for kind in (list | tuple, Mapping))
 
 
-def _describe_kind(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     name = "a Tensor" if is_instance(value, torch.Tensor) else type(value).__name__
-    return f"{name} {show(value)}" if is_instance(value, bool | int | float | str) else name
+    return f"{name} {short_repr(value)}" if is_instance(value, bool | int | float | str) else name
 
 
 def _is_close(expected: complex, actual: complex) -> bool:

@@ -1,4 +1,4 @@
-"""Find the values of an entry's lines, and where NaN and Inf arise in it."""
+"""Find the values that the lines of an entry compute, and the operations that make NaN and Inf."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effects import seed_all
-from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
-from jupyter_graphbreak.experiments.trial.guard import guarded
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
+from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.places import RESULT, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, timed_run
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
 from jupyter_graphbreak.experiments.values.ranges import range_of
 from jupyter_graphbreak.experiments.values.recorder import EagerRecordingMode, NodeKey, RecordingBackend, ValueRecorder
-from jupyter_graphbreak.recording import recorder as recording_of
+from jupyter_graphbreak.recording import recorder as run_recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, NonFiniteInput
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.values.recorder import NonfiniteOrigin, RecordedValue
-    from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine
+    from jupyter_graphbreak.experiments.values.requested_lines import RequestedLine
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.location import Location, Source
     from jupyter_graphbreak.report.schema import Report
 
-#: The maximum number of lines, or of operations of wanted lines, in a report.
+#: The maximum number of lines, or of operations of requested lines, in a report.
 _MAX_LINES = 60
-#: The maximum number of inputs that are named because they have NaN or Inf.
+#: The maximum number of inputs to list because they contain NaN or Inf.
 _MAX_NONFINITE_INPUTS = 10
 
 
-class FoundValues(NamedTuple):
+class ValuesWithReport(NamedTuple):
     """The values of an entry, and the report of the run on copies in which the entry was compiled."""
 
     values: EntryValues
@@ -56,7 +56,7 @@ class FoundValues(NamedTuple):
 
 
 class _Operation(NamedTuple):
-    """An operation with its place in the report of the run."""
+    """An operation with its location and its graph in the report of the run."""
 
     location: Location | None
     op: str
@@ -67,14 +67,14 @@ def values_of_entry(
     entry: Entry,
     run: Report | None = None,
     *,
-    lines: Sequence[WantedLine] = (),
+    lines: Sequence[RequestedLine] = (),
     number: int = 1,
     calls: int = 1,
     find_cell: FindCell = cell_of_shell,
-) -> FoundValues:
+) -> ValuesWithReport:
     """Run the operations of an entry's graphs one by one on copies, and record their values.
 
-    The eager function and the code of the entry's backend also run, to find out whether they produce NaN or Inf.
+    The eager function and the code of the entry's backend also run, to find out whether they make NaN or Inf.
 
     Parameters
     ----------
@@ -82,47 +82,48 @@ def values_of_entry(
         The entry to examine.
     run : Report or None
         The report whose ids the result uses; by default the report of the run on copies.
-    lines : sequence of WantedLine
-        The lines whose operations are listed one by one; by default, only the last operation of each line is
-        listed.
-    number, calls : int
-        The number of the entry's call in the run, from 1, and the number of all calls.
+    lines : sequence of RequestedLine
+        The lines of which each operation is listed; by default, the last operation of every line is listed.
+    number : int
+        The number of the entry's call in the run, counted from 1.
+    calls : int
+        The number of all calls.
     """
-    with entry.set_up(), sandboxed(), use_eager_random_numbers():
+    with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         recorder = ValueRecorder()
         backend = RecordingBackend(recorder)
         subject = Subject(entry.call, entry.arguments)
         program = entry.compile(subject.call, backend)
         nonfinite_inputs = _nonfinite_inputs(subject)
-        with recompiling(subject.call), recording_of.record(find_cell) as recording:
+        with compile_separately(subject.call), run_recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
             results = [_nonfinite_counts("graphs", program, subject)]
-        own_report, files = build_with_files(recording.records)
-        recorder.forget()
+        copy_report, files = build_with_files(recording.records)
+        recorder.release_objects()
         eager = ValueRecorder()
-        with contextlib.suppress(TimeUpError):  # the graphs' own values are known
+        with contextlib.suppress(TimeUpError):  # the values of the graphs are known
             results.append(_eager_counts(entry, eager))
-            eager.forget()
+            eager.release_objects()
             if backend_name(entry.backend) != "eager":
                 results.append(_compiled_counts(entry))
-    correspondence = Correspondence(own_report, run if run is not None else own_report, entry.frame)
-    operations = _operations(own_report, correspondence)
+    correspondence = Correspondence(copy_report, run if run is not None else copy_report, entry.frame)
+    operations = _operations_by_node(copy_report, correspondence)
     locate = correspondence.locator(files, find_cell)
 
     def graph_operation(key: Any) -> _Operation:
         return operations.get(key, _Operation(None, key.name, None))
 
     def eager_operation(key: Any) -> _Operation:
-        location = locate([key.place])
+        location = locate([key.line])
         return _Operation(replace(location, code=None) if location is not None else None, key.op, None)
 
     graph_lines = {_line_of(operation) for operation in operations.values()}
-    values, origins = _with_operations(recorder, graph_operation)
-    eager_values, eager_origins = _with_operations(eager, eager_operation)
+    values, origins = _values_and_origins(recorder, graph_operation)
+    eager_values, eager_origins = _values_and_origins(eager, eager_operation)
     order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(eager_values)))}
     values += [item for item in eager_values if _line_of(item[0]) not in graph_lines]
     origins += [item for item in eager_origins if _line_of(item[0]) not in graph_lines]
-    line_values, left_out = _values_to_list(values, order, correspondence.run_report, lines)
+    line_values, left_out = _select_values(values, order, correspondence.run_report, lines)
     is_eager_known = any(counts.by == "eager" and counts.raised is None for counts in results)
     entry_values = EntryValues(
         function=entry.function,
@@ -136,23 +137,23 @@ def values_of_entry(
         left_out=left_out,
         operations=backend.operations,
     )
-    return FoundValues(entry_values, own_report)
+    return ValuesWithReport(entry_values, copy_report)
 
 
-def _with_operations(
+def _values_and_origins(
     recorder: ValueRecorder, operation_of: Callable[[Any], _Operation]
 ) -> tuple[list[tuple[_Operation, RecordedValue]], list[tuple[_Operation, NonfiniteOrigin]]]:
-    """Return the values and the origins of NaN and Inf that were recorded, with their operations."""
+    """Return the recorded values, and the recorded origins of NaN and Inf, each with its operation."""
     values = [(operation_of(key), value) for key, value in recorder.values.items()]
     return values, [(operation_of(origin.key), origin) for origin in recorder.origins.values()]
 
 
 def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
-    """Return the arguments and parameters that have NaN or Inf before the call."""
+    """Return the arguments and parameters that contain NaN or Inf before the call."""
     subject.restore()
     inputs = []
     seen: set[int] = set()
-    roots = [*(subject.arguments or Arguments()).named(subject.call).items(), *subject.roots()]
+    roots = [*(subject.arguments or Arguments()).by_name(subject.call).items(), *subject.roots()]
     for name, root in roots:
         for place, tensor in named_tensors(root, name, seen):
             numbers = range_of(tensor)
@@ -164,21 +165,21 @@ def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
 def _nonfinite_counts(
     computed_by: Literal["graphs", "eager", "backend"], program: Callable[..., Any], subject: Subject
 ) -> NonFiniteCounts:
-    """Call a program with a backward pass from its results, and count NaN and infinite elements."""
+    """Call a program, run a backward pass from its results, and count NaN and infinite elements of both."""
     require_time("call")
     subject.restore()
-    arguments = subject.copies_of(subject.arguments or Arguments())
+    arguments = subject.copy_arguments(subject.arguments or Arguments())
     seed_all(0)
     raised = None
     results: list[torch.Tensor] = []
     gradients: list[torch.Tensor | None] = []
-    with subject.activated(), guarded(subject.call, changeable_parts=subject.changeable_parts):
+    with subject.activate(), prevent_effects(subject.call, changeable_parts=subject.changeable_parts):
         try:
-            with timed_run("call"):
+            with measure_run("call"):
                 value = program(*arguments.args, **arguments.kwargs)
             results = [tensor for _, tensor in named_tensors(value, RESULT)]
-            # For example, the call has already used the autograd graph.
-            with contextlib.suppress(RuntimeError), timed_run("backward"):
+            # The backward pass fails, for example, if the call has already freed the autograd graph.
+            with contextlib.suppress(RuntimeError), measure_run("backward"):
                 gradients = gradients_of(value, list(tensors_of(subject, arguments)))
         except Exception as error:  # noqa: BLE001 - the exception is part of the finding
             raised = type(error).__name__
@@ -205,12 +206,12 @@ def _eager_counts(entry: Entry, recorder: ValueRecorder) -> NonFiniteCounts:
 def _compiled_counts(entry: Entry) -> NonFiniteCounts:
     subject = Subject(entry.call, entry.arguments)
     program = entry.compile(subject.call, clone_backend(entry.backend))
-    with recompiling(subject.call):
+    with compile_separately(subject.call):
         return _nonfinite_counts("backend", program, subject)
 
 
-def _operations(report: Report, correspondence: Correspondence) -> dict[NodeKey, _Operation]:
-    """Return the operations of the graphs, as the report of the run has them."""
+def _operations_by_node(report: Report, correspondence: Correspondence) -> dict[NodeKey, _Operation]:
+    """Return the operations of the graphs, with their locations and graphs in the report of the run."""
     graphs_of_run = {graph.id: graph for graph in correspondence.run_report.graphs}
     operations = {}
     for graph in report.graphs:
@@ -230,15 +231,15 @@ def _line_of(operation: _Operation) -> tuple[str, int] | None:
     return (operation.location.source, operation.location.line) if operation.location is not None else None
 
 
-def _values_to_list(
+def _select_values(
     values: list[tuple[_Operation, RecordedValue]],
     order: Mapping[tuple[str, int] | None, int],
     run: Report,
-    lines: Sequence[WantedLine],
+    lines: Sequence[RequestedLine],
 ) -> tuple[list[LineValues], int]:
-    """Return the values to list, in the order in which the lines ran, and how many are left out."""
+    """Return the values to list, in the order in which the lines ran, and the number of values that are left out."""
     sources = {source.id: source for source in run.sources}
-    wanted_values: list[tuple[_Operation, RecordedValue]] = []
+    requested_values: list[tuple[_Operation, RecordedValue]] = []
     last_of_line: dict[Any, tuple[_Operation, RecordedValue]] = {}
     for operation, value in values:
         location = operation.location
@@ -246,9 +247,9 @@ def _values_to_list(
             continue
         if not lines:
             last_of_line[_line_of(operation), operation.graph] = operation, value
-        elif any(line.is_at(location, sources.get(location.source)) for line in lines):
-            wanted_values.append((operation, value))
-    candidates = wanted_values if lines else list(last_of_line.values())
+        elif any(line.matches(location, sources.get(location.source)) for line in lines):
+            requested_values.append((operation, value))
+    candidates = requested_values if lines else list(last_of_line.values())
     # If there are too many, the user's own lines are more useful than those of libraries.
     most_useful = sorted(candidates, key=lambda item: _is_in_library(item[0], sources))[:_MAX_LINES]
     most_useful.sort(key=lambda item: order.get(_line_of(item[0]), len(order)))
@@ -270,20 +271,20 @@ def _first_nonfinite(
     eager: list[tuple[_Operation, NonfiniteOrigin]] | None,
     order: Mapping[tuple[str, int] | None, int],
 ) -> Iterable[NonFinite]:
-    """Yield the first operation that makes NaN and the first that makes Inf, forward and backward.
+    """Yield the first operation that makes NaN and the first one that makes Inf, forward and backward.
 
-    Each comes with whether eager code makes it at the same line, elsewhere, or not at all; ``None`` if that is unknown.
+    ``eager`` is ``None`` if it is unknown where eager code makes NaN and Inf.
     """
     forward = [item for item in origins if item[1].direction == "forward"]
     forward.sort(key=lambda item: order.get(_line_of(item[0]), len(order)))
-    by_kind: dict[tuple[str, str], list[tuple[_Operation, NonfiniteOrigin]]] = {}
+    items_by_kind: dict[tuple[str, str], list[tuple[_Operation, NonfiniteOrigin]]] = {}
     for item in [*forward, *(item for item in origins if item[1].direction == "backward")]:
-        by_kind.setdefault((item[1].direction, item[1].kind), []).append(item)
-    for key, ((operation, origin), *others) in by_kind.items():
+        items_by_kind.setdefault((item[1].direction, item[1].kind), []).append(item)
+    for key, ((operation, origin), *others) in items_by_kind.items():
         in_eager: Literal["same", "elsewhere", "none"] | None = None
         if eager is not None:
-            places = [_line_of(item[0]) for item in eager if (item[1].direction, item[1].kind) == key]
-            in_eager = "none" if not places else "same" if _line_of(operation) in places else "elsewhere"
+            lines = [_line_of(item[0]) for item in eager if (item[1].direction, item[1].kind) == key]
+            in_eager = "none" if not lines else "same" if _line_of(operation) in lines else "elsewhere"
         count = origin.value_range.nan if origin.kind == "nan" else origin.value_range.inf
         yield NonFinite(
             origin.direction, origin.kind, operation.op, operation.graph, operation.location, count,

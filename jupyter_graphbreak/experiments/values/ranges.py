@@ -1,4 +1,4 @@
-"""The range of the numbers in a tensor."""
+"""Measure the range of the numbers in a tensor."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from jupyter_graphbreak.report.values import ValueRange
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The number of elements that are looked at together: masks and double precision need several times their memory.
+#: The number of elements to process at once: masks and double precision need several times their memory.
 _ELEMENTS_IN_PART = 1 << 20
 
 
 class NonfiniteFlags(NamedTuple):
-    """Whether a tensor has NaN, and whether it has infinite elements."""
+    """Whether a tensor contains NaN, and whether it contains infinite elements."""
 
     has_nan: bool
     has_inf: bool
@@ -30,7 +30,7 @@ ALL_FINITE = NonfiniteFlags(has_nan=False, has_inf=False)
 
 
 def nonfinite_flags(tensor: torch.Tensor) -> NonfiniteFlags:
-    """Return whether a tensor has NaN or infinite elements."""
+    """Return whether a tensor contains NaN, and whether it contains infinite elements."""
     with disable_gradients_and_overrides():
         numbers = _numbers(tensor)
         if numbers is None or not (numbers.is_floating_point() or numbers.is_complex()):
@@ -41,14 +41,14 @@ def nonfinite_flags(tensor: torch.Tensor) -> NonfiniteFlags:
 
 
 def range_of(tensor: torch.Tensor) -> ValueRange:
-    """Return the range of a tensor; only its shape, dtype and number of elements if its numbers cannot be read."""
+    """Return the range of a tensor; if its numbers cannot be read, only its shape, dtype and number of elements."""
     with disable_gradients_and_overrides():
         shape, dtype = [int(size) for size in tensor.shape], str(tensor.dtype).removeprefix("torch.")
         numbers = _numbers(tensor)
         if numbers is None or not numbers.numel():
             return ValueRange(shape, dtype, tensor.numel())
         part_ranges = (_range_of_part(part, shape, dtype) for part in _parts(numbers))
-        return replace(functools.reduce(merged_range, part_ranges), elements=tensor.numel())
+        return replace(functools.reduce(merge_ranges, part_ranges), elements=tensor.numel())
 
 
 def _parts(numbers: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -76,8 +76,8 @@ def _range_of_part(numbers: torch.Tensor, shape: list[int], dtype: str) -> Value
     return replace(range_without_bounds, low=low, high=high, mean=mean)
 
 
-def merged_range(one: ValueRange, other: ValueRange) -> ValueRange:
-    """Return the range of the values of two executions, or of two parts of a tensor."""
+def merge_ranges(one: ValueRange, other: ValueRange) -> ValueRange:
+    """Return the common range of the values of two executions, or of two parts of a tensor."""
     lows = [low for low in (one.low, other.low) if low is not None]
     highs = [high for high in (one.high, other.high) if high is not None]
     weights = [(part.mean, part.elements - part.nan - part.inf) for part in (one, other) if part.mean is not None]
@@ -100,7 +100,7 @@ def _bounds_and_mean(numbers: torch.Tensor) -> tuple[float | None, float | None,
     try:
         mean = float(numbers.mean(dtype=exact_dtype))
         low, high = torch.aminmax(numbers.to(torch.uint8) if numbers.dtype == torch.bool else numbers)
-    except (RuntimeError, NotImplementedError):  # unsigned integers of several bytes
+    except (RuntimeError, NotImplementedError):  # for example, for unsigned integers of several bytes
         return None, None, None
     return float(low), float(high), mean if math.isfinite(mean) else None
 
@@ -115,6 +115,6 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor | None:
             plain = plain.coalesce().values() if plain.layout == torch.sparse_coo else plain.values()
         if plain.dtype.is_floating_point and plain.dtype.itemsize == 1:
             plain = plain.float()  # PyTorch cannot compare 8-bit floating-point numbers
-    except (RuntimeError, NotImplementedError):  # a tensor of a different kind
+    except (RuntimeError, NotImplementedError):  # for example, for a tensor without accessible numbers
         return None
     return plain if type(plain) in {torch.Tensor, torch.nn.Parameter} else None

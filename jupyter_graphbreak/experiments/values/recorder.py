@@ -1,4 +1,4 @@
-"""Record the values that operations compute, and find the operations that produce NaN or Inf from finite numbers."""
+"""Record the values that operations compute, and find the operations that make NaN or Inf from finite numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.experiments.values.ranges import (
     ALL_FINITE,
     NonfiniteFlags,
-    merged_range,
+    merge_ranges,
     nonfinite_flags,
     range_of,
 )
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.values import ValueRange
 
-#: The maximum number of gradient functions to search for in one operation.
+#: The maximum number of gradient functions of one operation to search for.
 _MAX_FUNCTIONS = 200
 #: The gradient function of a leaf, which computes nothing.
 _LEAF = "AccumulateGrad"
@@ -40,7 +40,7 @@ _LEAF = "AccumulateGrad"
 
 @dataclass
 class RecordedValue:
-    """The values of one operation, over all of its executions."""
+    """The ranges of the values of one operation, over all of its executions."""
 
     forward: ValueRange
     backward: ValueRange | None = None
@@ -72,28 +72,28 @@ class ValueRecorder:
     values: dict[Hashable, RecordedValue] = field(default_factory=dict)
     origins: dict[tuple[Hashable, str, str], NonfiniteOrigin] = field(default_factory=dict)
     _executions: Counter[Hashable] = field(default_factory=Counter)
-    #: The gradient functions of the operations so far; holding them keeps their identities.
+    #: The gradient functions of the operations so far, which are kept alive so that none of their ids is used again.
     _functions: set[Any] = field(default_factory=set)
     _kept_flags: dict[int, tuple[weakref.ref[torch.Tensor], int, NonfiniteFlags]] = field(default_factory=dict)
 
     def run(
-        self, key: Hashable, arguments: Any, call: Callable[[], Any], *, written_flags: NonfiniteFlags = ALL_FINITE
+        self, key: Hashable, arguments: Any, call: Callable[[], Any], *, literal_flags: NonfiniteFlags = ALL_FINITE
     ) -> Any:
-        """Run an operation, record it and return its result.
+        """Run an operation, record its values, and return its result.
 
         Parameters
         ----------
         key : hashable
             Identifies the operation.
         arguments : object
-            Its arguments.
-        written_flags : NonfiniteFlags
-            Whether the program itself writes NaN or infinity in the arguments, such as ``-inf`` for a mask.
+            The arguments of the operation.
+        literal_flags : NonfiniteFlags
+            Whether numbers among the arguments are NaN or infinite, such as ``-inf`` for a mask.
         """
         inputs = list(_tensors(arguments))
         input_flags = self._flags(inputs)
         flags_before = NonfiniteFlags(
-            input_flags.has_nan or written_flags.has_nan, input_flags.has_inf or written_flags.has_inf
+            input_flags.has_nan or literal_flags.has_nan, input_flags.has_inf or literal_flags.has_inf
         )
         for tensor in inputs:
             if tensor.grad_fn is not None:
@@ -114,8 +114,8 @@ class ValueRecorder:
                 self._watch_backward(key, tensor, execution, is_first=number == 0)
         return result
 
-    def forget(self) -> None:
-        """Forget the objects of the call, to free its memory."""
+    def release_objects(self) -> None:
+        """Release the references to objects of the call, to free their memory."""
         self._functions.clear()
         self._kept_flags.clear()
 
@@ -125,14 +125,14 @@ class ValueRecorder:
             self.values[key] = RecordedValue(value_range, executions=execution)
         else:
             recorded_value.forward, recorded_value.executions = (
-                merged_range(recorded_value.forward, value_range),
+                merge_ranges(recorded_value.forward, value_range),
                 execution,
             )
 
     def _add_backward(self, key: Hashable, gradient: torch.Tensor) -> None:
         recorded_value, value_range = self.values[key], range_of(gradient)
         recorded_value.backward = (
-            value_range if recorded_value.backward is None else merged_range(recorded_value.backward, value_range)
+            value_range if recorded_value.backward is None else merge_ranges(recorded_value.backward, value_range)
         )
 
     def _find_origins(
@@ -143,7 +143,7 @@ class ValueRecorder:
         flags_before: NonfiniteFlags,
         execution: int,
     ) -> None:
-        # NaN counts even if the operands are infinite, as in Inf / Inf; Inf counts only if they are finite.
+        # NaN counts even if the operands are infinite, as in Inf / Inf; Inf counts only if all operands are finite.
         if value_range.nan and not flags_before.has_nan:
             origin = NonfiniteOrigin(key, direction, "nan", value_range, execution)
             self.origins.setdefault((key, direction, "nan"), origin)
@@ -152,7 +152,7 @@ class ValueRecorder:
             self.origins.setdefault((key, direction, "inf"), origin)
 
     def _watch_backward(self, key: Hashable, tensor: torch.Tensor, execution: int, *, is_first: bool) -> None:
-        """Watch the gradient of a result, and the gradient functions that its operation made."""
+        """Watch the gradient of a result, and the gradient functions that its operation created."""
         if is_first:
             tensor.register_hook(lambda gradient: self._add_backward(key, gradient))
 
@@ -169,7 +169,7 @@ class ValueRecorder:
             function.register_hook(record_gradients)
 
     def _new_functions(self, function: Any) -> Iterator[Any]:
-        """Yield the gradient functions behind a result that no earlier operation has made."""
+        """Yield the gradient functions behind a result, except those of earlier operations."""
         pending, count = [function], 0
         while pending and count < _MAX_FUNCTIONS:
             function = pending.pop()
@@ -181,7 +181,7 @@ class ValueRecorder:
             pending += [next_function for next_function, _ in function.next_functions]
 
     def _flags(self, tensors: Iterable[torch.Tensor]) -> NonfiniteFlags:
-        """Return whether any tensor has NaN, and whether any has infinite elements."""
+        """Return whether any tensor contains NaN, and whether any tensor contains infinite elements."""
         nan = inf = False
         for tensor in tensors:
             kept_flags = self._kept_flags.get(id(tensor))
@@ -212,26 +212,26 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(list(value.values()))
 
 
-#: The maximum number of frames between an operation and the line that it comes from.
+#: The maximum number of frames between an operation and the line from which it comes.
 _MAX_FRAMES = 60
 
 
 class NodeKey(NamedTuple):
-    """An operation of a graph: the id of the compiled frame, and the name of the operation."""
+    """The key of an operation in a graph: the id of the compiled frame, and the name of the operation."""
 
     frame: str
     name: str
 
 
-class PlaceKey(NamedTuple):
-    """An operation of eager code: its line, and the name of the function."""
+class LineKey(NamedTuple):
+    """The key of an operation in eager code: its line, and the name of PyTorch's function."""
 
-    place: StackEntry
+    line: StackEntry
     op: str
 
 
 class RecordingBackend:
-    """A backend whose graphs run one operation after the other under a recorder.
+    """A backend whose graphs run operation by operation, and whose operations are recorded.
 
     Attributes
     ----------
@@ -259,7 +259,7 @@ _CALL_OPS = frozenset({"call_function", "call_method", "call_module"})
 
 
 class _RecordingInterpreter(torch.fx.Interpreter):
-    """Runs a graph operation by operation, and records each one."""
+    """Runs a graph operation by operation, and records each operation."""
 
     def __init__(self, module: torch.fx.GraphModule, recorder: ValueRecorder, frame: str) -> None:
         super().__init__(module)
@@ -276,7 +276,7 @@ class _RecordingInterpreter(torch.fx.Interpreter):
             NodeKey(self._frame, n.name),
             arguments,
             lambda: super(_RecordingInterpreter, self).run_node(n),
-            written_flags=_written_nonfinite_flags((n.args, n.kwargs)),
+            literal_flags=_nonfinite_flags_of_literals((n.args, n.kwargs)),
         )
 
 
@@ -291,16 +291,19 @@ class EagerRecordingMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         require_time()
-        place = self._place(inspect.currentframe())
-        if place is None:
+        line = self._line_outside_torch(inspect.currentframe())
+        if line is None:
             return func(*args, **kwargs)
-        key = PlaceKey(place, getattr(func, "__name__", str(func)))
+        key = LineKey(line, getattr(func, "__name__", str(func)))
         return self._recorder.run(
-            key, [args, kwargs], lambda: func(*args, **kwargs), written_flags=_written_nonfinite_flags((args, kwargs))
+            key,
+            [args, kwargs],
+            lambda: func(*args, **kwargs),
+            literal_flags=_nonfinite_flags_of_literals((args, kwargs)),
         )
 
-    def _place(self, frame: FrameType | None) -> StackEntry | None:
-        """Return the innermost line outside PyTorch and this package; ``None`` if too many frames are in between."""
+    def _line_outside_torch(self, frame: FrameType | None) -> StackEntry | None:
+        """Return the innermost line outside of PyTorch and this package; ``None`` after too many frames inside them."""
         for _ in range(_MAX_FRAMES):
             if frame is None:
                 return None
@@ -314,16 +317,16 @@ class EagerRecordingMode(TorchFunctionMode):
         return None
 
 
-def _written_nonfinite_flags(arguments: Any) -> NonfiniteFlags:
-    """Return whether the program itself writes NaN or infinity in the arguments of an operation."""
+def _nonfinite_flags_of_literals(arguments: Any) -> NonfiniteFlags:
+    """Return whether Python numbers among the arguments of an operation are NaN or infinite."""
     match arguments:
         case float():
             return NonfiniteFlags(math.isnan(arguments), math.isinf(arguments))
         case list() | tuple():
-            flags_of_items = [_written_nonfinite_flags(item) for item in arguments]
+            flags_of_items = [_nonfinite_flags_of_literals(item) for item in arguments]
             return NonfiniteFlags(
                 any(part.has_nan for part in flags_of_items), any(part.has_inf for part in flags_of_items)
             )
         case dict():
-            return _written_nonfinite_flags(list(arguments.values()))
+            return _nonfinite_flags_of_literals(list(arguments.values()))
     return ALL_FINITE

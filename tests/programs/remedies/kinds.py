@@ -16,7 +16,7 @@ def f(x):
     else:
         v = v[:-1]
     return v, x
-def given():
+def make_arguments():
     return (torch.ones(2, 3),)
 # === changed in place on both sides
 def f(x):
@@ -25,7 +25,7 @@ def f(x):
     else:
         x.mul_(2)
     return x * 2
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === an argument changed in place, then a break
 def f(x, out):
@@ -33,7 +33,7 @@ def f(x, out):
     torch._dynamo.graph_break()
     out += 1
     return out
-def given():
+def make_arguments():
     return (torch.ones(3), torch.zeros(3))
 # === hooks of tensors
 def f(x):
@@ -41,7 +41,7 @@ def f(x):
     y.register_hook(lambda grad: grad * 3)
     torch._dynamo.graph_break()
     return y.sum()
-def given():
+def make_arguments():
     return (torch.ones(3, requires_grad=True),)
 # === hooks of modules
 calls = []
@@ -55,7 +55,7 @@ torch.manual_seed(0)
 torch.nn.init.ones_(f[0].weight)
 torch.nn.init.zeros_(f[0].bias)
 f[1].register_forward_hook(hook)
-def given():
+def make_arguments():
     return (torch.ones(2, 3),)
 # === a custom autograd function
 class Square(torch.autograd.Function):
@@ -73,7 +73,7 @@ def f(x):
     else:
         y = -Square.apply(x)
     return y.sum()
-def given():
+def make_arguments():
     return (torch.ones(3, requires_grad=True),)
 # === dropout of a module and a break
 class Net(torch.nn.Module):
@@ -86,7 +86,7 @@ class Net(torch.nn.Module):
         torch._dynamo.graph_break()
         return self.drop(x)
 f = Net()
-def given():
+def make_arguments():
     return (torch.ones(2, 3),)
 # === conditions in conditions
 def f(x):
@@ -98,7 +98,7 @@ def f(x):
     else:
         y = x - 1
     return y
-def given():
+def make_arguments():
     return (torch.tensor([-1.0, 0.5, 2.0]),)
 # === a generator
 def parts(x):
@@ -107,7 +107,7 @@ def parts(x):
         yield x + i
 def f(x):
     return sum(parts(x))
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a closure that counts
 def outer():
@@ -122,7 +122,7 @@ def outer():
         return y
     return inner
 f = outer()
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a function made inside
 def f(x):
@@ -132,7 +132,7 @@ def f(x):
             y = y * scale
         return y
     return inner(x) + inner(-x)
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === elif
 def f(x):
@@ -146,7 +146,7 @@ def f(x):
     else:
         y = x + 4
     return y
-def given():
+def make_arguments():
     return (torch.ones(2),)
 # === match
 def f(x):
@@ -156,7 +156,7 @@ def f(x):
         case _:
             y = x + 2
     return y
-def given():
+def make_arguments():
     return (torch.ones(2),)
 # === decorators
 def twice(g):
@@ -170,7 +170,7 @@ def f(x):
     if x.sum() > 0:
         x = x + 1
     return x
-def given():
+def make_arguments():
     return (torch.ones(2),)
 # === early return
 def f(x):
@@ -180,14 +180,14 @@ def f(x):
     if x.min() < 0:
         return x.abs()
     return x - 3
-def given():
+def make_arguments():
     return (torch.ones(2),)
 # === walrus
 def f(x):
     if (s := x.sum()) > 0:
         x = x * s
     return x, s
-def given():
+def make_arguments():
     return (torch.ones(2),)
 # === attributes of a module
 class Net(torch.nn.Module):
@@ -202,7 +202,7 @@ class Net(torch.nn.Module):
             self.last = y.detach()
         return y * self.count
 f = Net()
-def given():
+def make_arguments():
     return (torch.ones(2, 2),)
 # === buffers
 class Net(torch.nn.Module):
@@ -216,7 +216,7 @@ class Net(torch.nn.Module):
         torch._dynamo.graph_break()
         return x - self.mean
 f = Net()
-def given():
+def make_arguments():
     return (torch.ones(3, 2),)
 # === tied weights
 class Net(torch.nn.Module):
@@ -231,7 +231,7 @@ class Net(torch.nn.Module):
             x = self.b(x)
         return x.relu()
 f = Net()
-def given():
+def make_arguments():
     return (torch.ones(2, 3),)
 # === keyword arguments only, and more of them
 def f(x, *more, scale=2.0, **named):
@@ -241,7 +241,7 @@ def f(x, *more, scale=2.0, **named):
     if x.sum() > 0:
         x = x * scale
     return x + named["bias"]
-def given():
+def make_arguments():
     return (torch.ones(2), torch.ones(2), torch.zeros(2)), {"scale": 3.0, "bias": torch.ones(2)}
 # === a dictionary goes in
 def f(batch):
@@ -250,7 +250,7 @@ def f(batch):
         x = x.masked_fill(batch["mask"], 0.0)
     batch["seen"] = True
     return x * 2
-def given():
+def make_arguments():
     return ({"x": torch.ones(3), "mask": torch.tensor([True, False, True])},)
 # === a dataclass comes out
 @dataclasses.dataclass
@@ -262,7 +262,7 @@ def f(x):
     if y > 0:
         y = y * 2
     return Out(y, "out")
-def given():
+def make_arguments():
     return (torch.ones(3, requires_grad=True),)
 # === no gradients inside
 def f(x):
@@ -271,7 +271,7 @@ def f(x):
         if y.sum() > 0:
             y = y + 1
     return y * x
-def given():
+def make_arguments():
     return (torch.ones(3, requires_grad=True),)
 # === autocast
 def f(x, w):
@@ -280,7 +280,7 @@ def f(x, w):
         torch._dynamo.graph_break()
         z = y @ w
     return y, z.float()
-def given():
+def make_arguments():
     return (torch.ones(2, 2), torch.ones(2, 2))
 # === a global counter
 count = 0
@@ -290,7 +290,7 @@ def f(x):
     if x.sum() > 0:
         x = x + count
     return x
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a global flag
 flag = ""
@@ -301,7 +301,7 @@ def f(x):
     else:
         flag = "negative"
     return x + 1
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a list that grows
 def f(x, found):
@@ -309,14 +309,14 @@ def f(x, found):
         if row.sum() > 0:
             found.append(row)
     return len(found)
-def given():
+def make_arguments():
     return (torch.eye(3), [])
 # === an array goes in
 def f(x, a):
     b = torch.from_numpy(a)
     torch._dynamo.graph_break()
     return x + b.sum() + float(a.mean())
-def given():
+def make_arguments():
     return (torch.ones(3), np.ones(3, dtype=np.float32))
 # === numbers go in
 def f(x, n, s, flag):
@@ -324,7 +324,7 @@ def f(x, n, s, flag):
         x = x * n
     torch._dynamo.graph_break()
     return x.sum() * s, n + 1
-def given():
+def make_arguments():
     return (torch.ones(3), 3, 0.5, True)
 # === complex numbers
 def f(x):
@@ -332,7 +332,7 @@ def f(x):
     if y.real.sum() > 0:
         y = y.conj()
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-2, 1, 8).reshape(4, 2),)
 # === a view of the argument comes out
 def f(x):
@@ -340,7 +340,7 @@ def f(x):
     torch._dynamo.graph_break()
     y.add_(1)
     return y, x.t()
-def given():
+def make_arguments():
     return (torch.ones(3, 3),)
 # === print in a loop of a callee
 def helper(x, i):
@@ -350,7 +350,7 @@ def f(x):
     for i in range(2):
         x = helper(x, i)
     return x
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === logging
 log = logging.getLogger("a.program")
@@ -359,7 +359,7 @@ def f(x):
     log.warning("shape %s", tuple(y.shape))
     log.info("done")
     return y * 2
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === warnings of two kinds
 def f(x):
@@ -367,7 +367,7 @@ def f(x):
     y = x * 2
     warnings.warn("second")
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === an exception that is caught
 def check(x):
@@ -380,26 +380,26 @@ def f(x):
     except ValueError:
         y = -x
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === assertions
 def f(x):
     assert x.sum() > -1000, "too small"
     assert x.shape[0] == 3
     return x + 1
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a number that shapes the result
 def f(x):
     n = int(x.abs().sum().item())
     return x.new_zeros(n), [n] * 2
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a mask that shapes the result
 def f(x):
     y = x[x > 0]
     return y.sum(), y
-def given():
+def make_arguments():
     return (torch.tensor([1.0, -1.0, 2.0]),)
 # === indices that are found
 def f(x):
@@ -407,20 +407,20 @@ def f(x):
     y = x.clone()
     y[found[:, 0]] = 0
     return y, found.shape[0]
-def given():
+def make_arguments():
     return (torch.tensor([1.0, -1.0, 2.0]),)
 # === a list of numbers
 def f(x, n):
     parts = x.split(n.tolist())
     return [part.sum() for part in parts]
-def given():
+def make_arguments():
     return (torch.ones(6), torch.tensor([1, 2, 3]))
 # === a loop that depends on values
 def f(x):
     while x.sum() < 10:
         x = x + 1
     return x
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a loop left early
 def f(x):
@@ -430,7 +430,7 @@ def f(x):
             break
         total = total + row.sum()
     return total
-def given():
+def make_arguments():
     return (torch.tensor([[1.0, 1.0], [-1.0, 0.0], [2.0, 0.0]]),)
 # === methods, properties and class attributes
 class Model:
@@ -446,21 +446,21 @@ class Model:
             x = x * self.twice
         return x
 f = Model().call
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a partial
 def scaled(scale, x):
     torch._dynamo.graph_break()
     return x * scale
 f = functools.partial(scaled, 3.0)
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a conditional expression and a boolean
 def f(x):
     y = x * 2 if x.sum() > 0 else x * 3
     z = bool(y.sum() > 1)
     return y, z
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === several targets at once
 def f(x):
@@ -469,7 +469,7 @@ def f(x):
     else:
         a, b = x, x * 2
     return a * b
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === lambdas on one line
 plus, times = (lambda x: x + 1), (lambda x: x * 3)
@@ -479,5 +479,5 @@ def f(x):
     else:
         y = times(x)
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)

@@ -11,7 +11,7 @@ def f(x):
             break
         y = y + 0.01
     return y * 2
-def given():
+def make_arguments():
     return (torch.tensor([1.0, 2.0, -1.0], requires_grad=True),)
 # === a loop left at its top, changed in place
 def f(x):
@@ -21,7 +21,7 @@ def f(x):
             break
         y += i * 0.5
     return y
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.25], requires_grad=True),)
 # === the argument changed in place within a loop
 def f(x):
@@ -30,7 +30,7 @@ def f(x):
             break
         x += 1
     return x * 2
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.25]),)
 # === the turn counted in Python
 def f(x):
@@ -41,7 +41,7 @@ def f(x):
         x = x * 2
         turns += 1
     return x, turns
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.5]),)
 # === the loop variable afterwards
 def f(x):
@@ -50,7 +50,7 @@ def f(x):
         if x.sum() > 5:
             break
     return x + i
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.5]),)
 # === a name first assigned within the loop
 def f(x):
@@ -59,7 +59,7 @@ def f(x):
         if z.sum() > 3:
             break
     return z
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.5], requires_grad=True),)
 # === a name of the loop's own
 def f(x):
@@ -70,7 +70,7 @@ def f(x):
         if y.sum() > 6:
             break
     return y
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.5], requires_grad=True),)
 # === a value from an earlier turn
 def f(x):
@@ -82,7 +82,7 @@ def f(x):
             break
         last = y * 2
     return y + last
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.5], requires_grad=True),)
 # === a different dtype after the loop
 def f(x):
@@ -93,7 +93,7 @@ def f(x):
             break
         y = y + 0.5
     return y
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75]),)
 # === a gradient that is not a number after the exit
 def f(x):
@@ -103,7 +103,7 @@ def f(x):
             break
         y = (y - 0.5).sqrt()
     return y.sum()
-def given():
+def make_arguments():
     return (torch.tensor([0.9, 1.4], requires_grad=True),)
 # === random numbers within the loop
 def f(x):
@@ -112,7 +112,7 @@ def f(x):
             break
         x = x + torch.rand(2)
     return x + torch.rand(2)
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75]),)
 # === a shape that grows
 def f(x):
@@ -121,7 +121,7 @@ def f(x):
             break
         x = torch.cat([x, x])
     return x
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75]),)
 # === printed within the loop
 def f(x):
@@ -131,7 +131,7 @@ def f(x):
         x = x + 1
         print("turn", i)
     return x
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75]),)
 # === a print when the loop is left
 def f(x):
@@ -142,7 +142,7 @@ def f(x):
             break
         x = x + 1
     return found, x * 2
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
 # === returned from within a loop
 def f(x):
@@ -151,7 +151,7 @@ def f(x):
             return x * i
         x = x + 1
     return x - 1
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
 # === returned from within a loop, or else
 def f(x):
@@ -162,7 +162,7 @@ def f(x):
     else:
         x = x - 1
     return x
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75]),)
 # === counted and ended by a tensor
 def f(x):
@@ -171,7 +171,7 @@ def f(x):
         x = x * 0.5
         n += 1
     return x + 1
-def given():
+def make_arguments():
     return (torch.tensor([3.0, 4.0], requires_grad=True),)
 # === counted, and the count returned
 def f(x):
@@ -180,7 +180,7 @@ def f(x):
         x = x * 0.5
         n += 1
     return x, n
-def given():
+def make_arguments():
     return (torch.tensor([3.0, 4.0]),)
 # === ended by a tensor alone
 def f(x):
@@ -189,14 +189,14 @@ def f(x):
         x = x * 0.5
         total = total + x
     return total
-def given():
+def make_arguments():
     return (torch.tensor([3.0, 4.0]),)
 # === ended by a tensor alone, with gradients
 def f(x):
     while x.norm() > 1:
         x = x * 0.5
     return x.sum()
-def given():
+def make_arguments():
     return (torch.tensor([3.0, 4.0], requires_grad=True),)
 # === two names exchanged until a tensor says so
 def f(x):
@@ -204,60 +204,60 @@ def f(x):
     while a.sum() < 20:
         a, b = b, a + b
     return a, b
-def given():
+def make_arguments():
     return (torch.tensor([1.0, 1.0]),)
 # === lengths of parts
 def f(x, lengths):
     parts = torch.split(x, lengths.tolist())
     return torch.stack([part.sum() for part in parts])
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(), torch.tensor([1, 2, 3]))
 # === a grid read number by number
 def f(x, grid):
     h, w = int(grid[0]), int(grid[1])
     return x.reshape(h, w).mean(0) * h
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(), torch.tensor([2, 3]))
 # === lengths changed before they are read
 def f(x, lengths):
     lengths += 1
     return torch.stack([part.sum() for part in torch.split(x, lengths.tolist())])
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor([0, 1, 2]))
 # === lengths rebound before they are read
 def f(x, lengths):
     lengths = lengths * 2
     return torch.stack([part.sum() for part in torch.split(x, lengths.tolist())])
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor([1, 2]))
 # === lengths read only where there are some
 def f(x, lengths):
     if x.dim() == 2:
         return x[: lengths[7].item()]
     return x * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).reshape(2, 3), torch.arange(8) - 6)
 # === a scale that is a number of the argument
 def f(x):
     scale = x.max().item()
     return x / scale
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 2.0], requires_grad=True),)
 # === repeated by lengths
 def f(x, lengths):
     return torch.repeat_interleave(x, lengths) * 2
-def given():
+def make_arguments():
     return (torch.tensor([1.0, 2.0, 3.0], requires_grad=True), torch.tensor([2, 0, 1]))
 # === sizes counted with NumPy
 def f(x):
     return x.reshape(int(np.prod(x.shape))) * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).reshape(2, 3).requires_grad_(),)
 # === sizes counted with NumPy, and returned
 def f(x):
     n = np.prod(x.shape[1:])
     return x.sum() * 2, n
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).reshape(2, 3),)
 # === layers left early, whose statistics change
 layers = torch.nn.ModuleList([torch.nn.BatchNorm1d(3) for _ in range(3)])
@@ -267,7 +267,7 @@ def f(x):
         if x[0, 0] > 0.5:
             break
     return x * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 12).reshape(4, 3),)
 # === layers left early, whose parameters get no gradient
 torch.manual_seed(0)
@@ -278,7 +278,7 @@ def f(x):
         if x.sum() > 0:
             break
     return x * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 12).reshape(4, 3),)
 # === a condition with a dimension of its own
 def f(x):
@@ -289,7 +289,7 @@ def f(x):
         x = x + 1
         total = total + i
     return total
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
 # === the argument itself returned
 def f(x):
@@ -299,7 +299,7 @@ def f(x):
             break
         y = y * 2
     return y
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
 # === the count used within the loop
 def f(x):
@@ -308,7 +308,7 @@ def f(x):
         x = x + n
         n += 1
     return x * 2
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
 # === two loops, one within the other
 def f(x):
@@ -319,7 +319,7 @@ def f(x):
             x = x + j
         x = x * 2
     return x
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
 # === divided by nothing after the exit
 def f(x):
@@ -329,7 +329,7 @@ def f(x):
             break
         y = y // (2 - i)
     return y * 2
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75]),)
 # === an alias of the changed value
 def f(x):
@@ -340,7 +340,7 @@ def f(x):
             break
         y += 1
     return y, z
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75]),)
 # === a total beside the loop, in a different dtype
 def f(x):
@@ -350,7 +350,7 @@ def f(x):
         if total.sum() > 2:
             break
     return total
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75]),)
 # === a count that a branch uses as well
 def f(x):
@@ -361,7 +361,7 @@ def f(x):
             break
         x = x + 1
     return x * n
-def given():
+def make_arguments():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
 # === the experts that a batch uses
 class Experts(torch.nn.Module):
@@ -384,7 +384,7 @@ experts = Experts()
 def f(x):
     with torch.no_grad():
         return experts(x)
-def given():
+def make_arguments():
     return (torch.arange(12.0).reshape(3, 4) / 5 - 1,)
 # === experts without rows, skipped by their counts
 class Experts(torch.nn.Module):
@@ -407,5 +407,5 @@ experts = Experts()
 def f(x):
     with torch.no_grad():
         return experts(x)
-def given():
+def make_arguments():
     return (torch.arange(12.0).reshape(3, 4) / 5 - 1,)

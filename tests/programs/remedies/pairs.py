@@ -16,7 +16,7 @@ def f(x):
     y = x * 2
     print("sum", y.sum().item())
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === print of a number, wrong
 def f(x):
@@ -25,7 +25,7 @@ def f(x):
     y = y + 1
     print("second", y.max().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === reorderable prints, right
 def f(x):
@@ -33,7 +33,7 @@ def f(x):
     y = x + 1
     print("after")
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === reorderable prints, wrong
 def f(x):
@@ -42,7 +42,7 @@ def f(x):
     y.add_(1)
     print("value", y)
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === numel guard, right
 def f(x):
@@ -51,7 +51,7 @@ def f(x):
     else:
         y = x - 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === numel guard, wrong
 def f(x):
@@ -60,7 +60,7 @@ def f(x):
     else:
         y = x - 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === numel guard without else, right
 def f(x):
@@ -68,7 +68,7 @@ def f(x):
     if x.sum() > 0:
         y = y * 2
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === numel guard without else, wrong
 def f(x):
@@ -76,7 +76,7 @@ def f(x):
     if x.numel() > 0 and x.max() > 1:
         y = y * 2
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === division by an int, right
 def f(x, n):
@@ -85,7 +85,7 @@ def f(x, n):
     else:
         y = x - n
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2)
 # === division by an int, wrong
 def f(x, n):
@@ -94,33 +94,33 @@ def f(x, n):
     else:
         y = x - 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2)
 # === division by a global, right
 SCALE = 4
 def f(x):
     y = x * SCALE if x.sum() > 0 else x - SCALE
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === division by a global, wrong
 SCALE = 4
 def f(x):
     y = x * (8 // SCALE) if x.sum() > 0 else x - 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === modulo in an arm, right
 def f(x, n):
     y = x * (n % 3) if x.sum() > 0 else x
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2)
 # === modulo in an arm, wrong
 def f(x, n):
     y = x * (7 % n) if x.sum() > 0 else x
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2)
 # === the flag before the test, right
 def f(x, flag):
@@ -128,7 +128,7 @@ def f(x, flag):
     if flag is not None and x.sum() > 0:
         y = x * 2
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2)
 # === the flag before the test, wrong
 def f(x, n):
@@ -136,7 +136,7 @@ def f(x, n):
     if n and x.sum() > 10 / n:
         y = x * 2
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2)
 # === or, right
 def f(x):
@@ -145,7 +145,7 @@ def f(x):
     else:
         y = x + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === or, wrong
 def f(x, xs):
@@ -154,26 +154,26 @@ def f(x, xs):
     else:
         y = x + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), [torch.ones(2)])
 # === a conditional expression in the test, right
 def f(x, on):
     y = (x * 2 if x.sum() > 0 else x) if on else x * 3
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), True)
 # === a conditional expression in the test, wrong
 def f(x, n):
     y = (x * (6 // n) if x.sum() > 0 else x) if n else x * 3
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 3)
 # === warnings moved, right
 def f(x):
     y = x * 2
     warnings.warn("doubled")
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === warnings moved, wrong
 RECORDS = []
@@ -186,14 +186,14 @@ def f(x):
     except UserWarning:
         y = y + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === warnings as errors, right
 def f(x):
     if x.sum() > 0:
         warnings.warn("positive")
     return x + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === warnings as errors, wrong
 STEPS = []
@@ -205,7 +205,7 @@ def f(x):
         warnings.warn("large")
     STEPS.append(1)
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === warnings once, right
 def setup():
@@ -214,7 +214,7 @@ def f(x):
     y = x * 2
     warnings.warn("twice", stacklevel=1)
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === warnings once, wrong
 def setup():
@@ -225,14 +225,14 @@ def f(x):
     y = y + 1
     warnings.warn("same")
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a handler, right
 def f(x):
     y = x * 2
     log.info("sum %s", y.sum().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a handler, wrong
 EVENTS = []
@@ -246,7 +246,7 @@ def f(x):
     log.info("doubled")
     EVENTS.append("after")
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a handler that raises, right
 class Record(logging.Handler):
@@ -258,7 +258,7 @@ def f(x):
     y = x * 2
     log.info("doubled")
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a handler that raises, wrong
 STEPS = []
@@ -273,13 +273,13 @@ def f(x):
         log.error("large")
     STEPS.append(len(STEPS))
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === dropout under where, right
 def f(x):
     y = x * 2 if x.sum() > 0 else x * 3
     return F.dropout(y, 0.5, training=False)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === dropout under where, wrong
 def f(x):
@@ -288,7 +288,7 @@ def f(x):
     else:
         y = x * 3
     return y.sum()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === gradients of where, right
 def f(x):
@@ -297,7 +297,7 @@ def f(x):
     else:
         y = x * 3
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === gradients of where, wrong
 def f(x):
@@ -306,20 +306,20 @@ def f(x):
     else:
         y = x * 2
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === gradients of a guarded division, right
 def f(x):
     y = x * 2 if x.abs().sum() > 0 else x + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === gradients of a guarded division, wrong
 def f(x):
     s = x.abs().sum()
     y = x / s if s > 0 else x * 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === in place on a view, right
 def f(x):
@@ -327,7 +327,7 @@ def f(x):
     if x.sum() > 0:
         y = y + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === in place on a view, wrong
 def f(x):
@@ -336,57 +336,57 @@ def f(x):
     if x.sum() > 0:
         v += 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === in place on an argument, right
 def f(x):
     if x.sum() > 0:
         x += 1
     return x * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === in place on an argument, wrong
 def f(x):
     if x.sum() > 0:
         x = x + 1
     return x
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === the argument is returned, right
 def f(x):
     y = x * 2 if x.sum() > 0 else x * 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === the argument is returned, wrong
 def f(x):
     y = x * 2 if x.sum() > 0 else x
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === dtype of the sides, right
 def f(x):
     y = x * 2.0 if x.sum() > 0 else x * 0.5
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === dtype of the sides, wrong
 def f(x, n):
     y = n * 2.5 if n.sum() > 0 else n
     return x.sum() + y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.arange(6))
 # === numbers on both sides, right
 def f(x):
     s = torch.ones(()) if x.sum() > 0 else torch.zeros(())
     return x * s
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === numbers on both sides, wrong
 def f(x):
     s = 2 if x.sum() > 0 else 0.5
     return x * s, s
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an exception in an arm, right
 def f(x):
@@ -394,7 +394,7 @@ def f(x):
     if x.sum() > 1000:
         raise ValueError("large")
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 0.5, 6),)
 # === an exception in an arm, wrong
 DONE = []
@@ -404,7 +404,7 @@ def f(x):
         raise ValueError("large")
     DONE.append(1)
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 0.5, 6),)
 # === an exception that is caught, right
 def check(x):
@@ -416,7 +416,7 @@ def f(x):
         y = x
     print("done", y.sum().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an exception that is caught, wrong
 def f(x):
@@ -427,7 +427,7 @@ def f(x):
     except ValueError:
         y = x * 2
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an assertion, right
 def f(x):
@@ -435,21 +435,21 @@ def f(x):
     y = x * 2
     print(y.sum().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an assertion, wrong
 def f(x):
     y = x * 2
     assert x.sum() < 100, "large"
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === early return, right
 def f(x):
     if x.sum() > 0:
         return x * 2
     return x * 3
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === early return, wrong
 CALLS = []
@@ -458,7 +458,7 @@ def f(x):
         return x * 2
     CALLS.append(1)
     return x * 3
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === early return of the argument, right
 def f(x):
@@ -466,7 +466,7 @@ def f(x):
         return x + 1
     y = x * 3
     return y - 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === early return of the argument, wrong
 def f(x):
@@ -474,7 +474,7 @@ def f(x):
         return x
     y = x * 3
     return y - 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a loop that is left, right
 def f(x):
@@ -483,7 +483,7 @@ def f(x):
         if x.sum() > 10:
             break
     return x + 0
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a loop that is left, wrong
 def f(x):
@@ -492,7 +492,7 @@ def f(x):
         if x.sum() > 10:
             break
     return x + 0
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a loop over a list, right
 def f(x, xs):
@@ -501,7 +501,7 @@ def f(x, xs):
         if x.sum() > 50:
             break
     return x * 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), [torch.ones(6), torch.ones(6) * 2])
 # === a loop over a list, wrong
 def f(x, xs):
@@ -512,7 +512,7 @@ def f(x, xs):
         if x.sum() > 5:
             break
     return x * 1, n
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), [torch.ones(6), torch.ones(6) * 2])
 # === a loop that ends by a while, right
 def f(x):
@@ -521,7 +521,7 @@ def f(x):
         x = x * 2 + 1
         i += 1
     return x + 0
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a loop that ends by a while, wrong
 def f(x):
@@ -530,7 +530,7 @@ def f(x):
         x = x * 2 + 1
         i += 1
     return x + 0, i
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === return out of a loop, right
 def f(x):
@@ -539,7 +539,7 @@ def f(x):
         if x.sum() > 10:
             return x + 1
     return x - 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === return out of a loop, wrong
 def f(x):
@@ -548,7 +548,7 @@ def f(x):
         if x.sum() > 10:
             return x * (4 // (2 - i))
     return x - 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === accumulating in a list, right
 def f(x):
@@ -558,7 +558,7 @@ def f(x):
         found.append(x.sum())
     print(len(found))
     return torch.stack(found)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === accumulating in a list, wrong
 HISTORY = []
@@ -566,7 +566,7 @@ def f(x):
     y = x * 2
     HISTORY.append(y.sum().item())
     return y + len(HISTORY)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === accumulating in a dict, right
 def f(x):
@@ -577,7 +577,7 @@ def f(x):
     else:
         y = x * 2
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === accumulating in a dict, wrong
 STATS = {"n": 0}
@@ -585,7 +585,7 @@ def f(x):
     if x.sum() > 0:
         STATS["n"] += 1
     return x * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === accumulating in an attribute, right
 class Net(torch.nn.Module):
@@ -597,7 +597,7 @@ class Net(torch.nn.Module):
             self.total = self.total + 1
         return x * 2
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === accumulating in an attribute, wrong
 class Net(torch.nn.Module):
@@ -609,7 +609,7 @@ class Net(torch.nn.Module):
             self.calls += 1
         return x * 2
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a counter and a print, right
 class Net(torch.nn.Module):
@@ -621,7 +621,7 @@ class Net(torch.nn.Module):
         print("call", self.calls)
         return x * 2
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a counter and a print, wrong
 class Net(torch.nn.Module):
@@ -634,7 +634,7 @@ class Net(torch.nn.Module):
         print("call", self.calls)
         return x * 2
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an optimizer, right
 model = torch.nn.Linear(3, 2)
@@ -644,7 +644,7 @@ def f(x):
     loss = model(x).square().mean()
     print("loss", loss.item())
     return loss
-def given():
+def make_arguments():
     return (torch.ones(4, 3),)
 # === an optimizer, wrong
 model = torch.nn.Linear(3, 2)
@@ -658,7 +658,7 @@ def f(x):
     print("loss", loss.item())
     opt.step()
     return loss.detach()
-def given():
+def make_arguments():
     return (torch.ones(4, 3),)
 # === a scheduler, right
 model = torch.nn.Linear(3, 2)
@@ -671,7 +671,7 @@ def f(x):
     opt.step()
     opt.zero_grad()
     return loss.detach()
-def given():
+def make_arguments():
     return (torch.ones(4, 3),)
 # === a scheduler, wrong
 model = torch.nn.Linear(3, 2)
@@ -686,7 +686,7 @@ def f(x):
     sched.step()
     opt.zero_grad()
     return loss.detach()
-def given():
+def make_arguments():
     return (torch.ones(4, 3),)
 # === a scaler, right
 model = torch.nn.Linear(3, 2)
@@ -699,7 +699,7 @@ def f(x):
     loss.backward()
     opt.step()
     return loss.detach()
-def given():
+def make_arguments():
     return (torch.ones(4, 3),)
 # === a scaler, wrong
 model = torch.nn.Linear(3, 2)
@@ -716,7 +716,7 @@ def f(x):
     scaler.update()
     sched.step()
     return loss.detach()
-def given():
+def make_arguments():
     return (torch.ones(4, 3),)
 # === a nested function, right
 def f(x):
@@ -724,7 +724,7 @@ def f(x):
         return t * 2
     y = scaled(x) if x.sum() > 0 else x * 3
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a nested function, wrong
 SEEN = []
@@ -734,7 +734,7 @@ def f(x):
         return t * 2
     y = scaled(x) if x.sum() > 0 else x * 3
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a closure with nonlocal, right
 def make():
@@ -744,7 +744,7 @@ def make():
         return y
     return inner
 f = make()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a closure with nonlocal, wrong
 def make():
@@ -756,20 +756,20 @@ def make():
         return x * (count + 1)
     return inner
 f = make()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a default argument, right
 def f(x, scale=2):
     y = x * scale if x.sum() > 0 else x
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a default argument, wrong
 def f(x, seen=[]):
     if x.sum() > 0:
         seen.append(1)
     return x * len(seen)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a generator, right
 def parts(x):
@@ -781,7 +781,7 @@ def f(x):
         total = total + part
     print("total", total.sum().item())
     return total
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a generator, wrong
 DRAWN = []
@@ -796,7 +796,7 @@ def f(x):
         if total.sum() > 0:
             break
     return total
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a context manager, right
 def f(x):
@@ -804,7 +804,7 @@ def f(x):
         y = x * 2
     print(y.sum().item())
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a context manager, wrong
 EVENTS = []
@@ -818,7 +818,7 @@ def f(x):
         y = x * 2
         print("in", y.sum().item())
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === try and finally, right
 def f(x):
@@ -828,7 +828,7 @@ def f(x):
     finally:
         print("done")
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === try and finally, wrong
 STATE = {"open": False}
@@ -841,7 +841,7 @@ def f(x):
     finally:
         STATE["open"] = False
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 0.5, 6),)
 # === a filter in a comprehension, right
 def f(x):
@@ -849,26 +849,26 @@ def f(x):
     y = sum(parts)
     print(y.sum().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a filter in a comprehension, wrong
 def f(x):
     parts = [x / i for i in range(3) if i and x.sum() > 0]
     return sum(parts) if parts else x * 0
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === random numbers, right
 def f(x):
     noise = torch.rand(6) if x.dim() else x
     y = x + 1 if x.sum() > 0 else x - 1
     return y, noise
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === random numbers, wrong
 def f(x):
     y = x + torch.rand(6) if x.sum() > 0 else x - 1
     return y, torch.rand(2)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === Python's random numbers, right
 def f(x):
@@ -876,7 +876,7 @@ def f(x):
     y = x * 2
     print("sum", y.sum().item())
     return y * k
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === Python's random numbers, wrong
 def f(x):
@@ -884,7 +884,7 @@ def f(x):
     if x.sum() > 0:
         y = y * random.random()
     return y + random.random()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === train and eval, right
 class Net(torch.nn.Module):
@@ -899,7 +899,7 @@ class Net(torch.nn.Module):
             y = y * 2
         return y
 f = Net().eval()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 12).reshape(4, 3),)
 # === train and eval, wrong
 class Net(torch.nn.Module):
@@ -913,7 +913,7 @@ class Net(torch.nn.Module):
             y = x * 2
         return y
 f = Net().train()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 12).reshape(4, 3),)
 # === gradients of parameters, right
 class Net(torch.nn.Module):
@@ -924,7 +924,7 @@ class Net(torch.nn.Module):
         y = x * self.w
         return y * 2 if x.sum() > 0 else y * 3
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 12).reshape(4, 3),)
 # === gradients of parameters, wrong
 class Net(torch.nn.Module):
@@ -935,52 +935,52 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return x * self.a if x.sum() > 0 else x * self.b
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 12).reshape(4, 3),)
 # === a selection, right
 def f(x):
     return x[x > 0].sum() * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a selection, wrong
 def f(x):
     return x[x > 0].max() * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === the mean of a selection, right
 def f(x):
     return x[x > 0].mean() + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === the mean of a selection, wrong
 def f(x):
     kept = x[x > 0]
     return kept.mean() * len(kept)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a value on the host, right
 def f(x):
     s = x.sum().item()
     return x * s
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a value on the host, wrong
 def f(x):
     s = x.sum().item()
     return x * s, s, f"{s:.1f}"
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a value as an index, right
 def f(x):
     n = int(x.abs().sum().item() > 0)
     return x * n
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a value as an index, wrong
 def f(x, i):
     k = i.sum().item()
     return x[k % len(x)] * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.arange(3))
 # === a message with a selection, right
 def f(x):
@@ -988,7 +988,7 @@ def f(x):
     if (y > 3).any():
         print("large", y.max().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a message with a selection, wrong
 def f(x):
@@ -996,7 +996,7 @@ def f(x):
     if x.numel() > 0 and y.max() > 3:
         print("large", y.max().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a message with a division, right
 def f(x, n):
@@ -1004,7 +1004,7 @@ def f(x, n):
     if y.sum() > 3:
         print("mean", y.sum().item(), n)
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2)
 # === a message with a division, wrong
 def f(x, n):
@@ -1012,7 +1012,7 @@ def f(x, n):
     if n and y.sum() > -100:
         print("share", 10 // n, y.sum().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2)
 # === logs and prints, right
 def f(x):
@@ -1021,7 +1021,7 @@ def f(x):
     y = y + 1
     log.info("two")
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === logs and prints, wrong
 def f(x):
@@ -1031,14 +1031,14 @@ def f(x):
     y = y + 1
     log.info("three")
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a print before an error, right
 def f(x):
     print("begin")
     y = x * 2
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a print before an error, wrong
 def f(x):
@@ -1047,7 +1047,7 @@ def f(x):
         raise ValueError("large")
     y = x * 2
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a hoisted computation, right
 def setting():
@@ -1056,7 +1056,7 @@ def f(x):
     k = setting()
     print("k", k)
     return x * k
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a hoisted computation, wrong
 import time
@@ -1064,7 +1064,7 @@ def f(x, n):
     k = n and math.floor(10 / n)
     print("k", k)
     return x * k
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2)
 # === a helper that raises, right
 def helper(t):
@@ -1072,7 +1072,7 @@ def helper(t):
 def f(x):
     y = helper(x) if x.sum() > 0 else x
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a helper that raises, wrong
 LIMIT = 2
@@ -1083,52 +1083,52 @@ def helper(t):
 def f(x):
     y = helper(x) if x.sum() > 0 else x
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an index in an arm, right
 def f(x):
     y = x[:2].sum() if x.sum() > 0 else x.sum()
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an index in an arm, wrong
 def f(x):
     y = x[3] if x.sum() > 0 else x.sum()
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a key in an arm, right
 TABLE = {"a": 2.0}
 def f(x):
     y = x * TABLE["a"] if x.sum() > 0 else x * 3
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a key in an arm, wrong
 TABLE = {2: 2.0}
 def f(x, n):
     y = x * TABLE[n] if x.sum() > 0 else x * 3
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2)
 # === a divisor that is computed, right
 def f(x, n):
     y = x * (n - 3) if x.sum() > 0 else x + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 5)
 # === a divisor that is computed, wrong
 def f(x, n):
     y = x * (12 // (n - 3)) if x.sum() > 0 else x + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 5)
 # === a log through getLogger, right
 def f(x):
     y = x * 2
     logging.getLogger("program.log").warning("sum %s", y.sum().item())
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a log through getLogger, wrong
 SEEN = []
@@ -1142,12 +1142,12 @@ def f(x):
     logging.getLogger("program.log").warning("sum")
     SEEN.append(("body", len(SEEN)))
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a mask that selects nothing, right
 def f(x, mask):
     return x * 2 if mask.any() else x * 3
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor([True, False] * 3))
 # === a mask that selects nothing, wrong
 def f(x, mask):
@@ -1156,7 +1156,7 @@ def f(x, mask):
     else:
         y = x
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor([True, False] * 3))
 
 # === a number of each side, right
@@ -1166,7 +1166,7 @@ def f(x):
     else:
         s = 0.5
     return x * s
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a number of each side, wrong
 def f(x):
@@ -1175,7 +1175,7 @@ def f(x):
     else:
         s = 0.5
     return x * s
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a root of a sum, right
 def f(x):
@@ -1185,7 +1185,7 @@ def f(x):
     else:
         y = x * 1.0
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6, requires_grad=True),)
 # === a root of a sum, wrong
 def f(x):
@@ -1195,17 +1195,17 @@ def f(x):
     else:
         y = x * 1.0
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a number as a factor, right
 def f(x):
     return x * x.sum().item()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6, requires_grad=True),)
 # === a number as a factor, wrong
 def f(x):
     return x * x.sum().item()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a product in an arm, right
 def f(x, w):
@@ -1214,7 +1214,7 @@ def f(x, w):
     else:
         y = x * 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(1, 2, 9).reshape(3, 3), torch.eye(3))
 # === a product in an arm, wrong
 def f(x, w):
@@ -1223,14 +1223,14 @@ def f(x, w):
     else:
         y = x * 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(1, 2, 9).reshape(3, 3), torch.eye(3))
 # === a number compared in double precision, right
 def f(x):
     if x[0].item() > 0.1:
         return x * 2
     return x * 3
-def given():
+def make_arguments():
     return (torch.tensor([0.1, 2.0]),)
 # === a number compared in double precision, wrong
 def f(x):
@@ -1239,25 +1239,25 @@ def f(x):
     else:
         n = 3
     return x * n, n
-def given():
+def make_arguments():
     return (torch.tensor([0.1, 2.0]),)
 # === repeated rows, right
 def f(x, counts):
     return torch.repeat_interleave(x, counts, 0) * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).reshape(3, 2), torch.tensor([2, 0, 1]))
 # === repeated rows, wrong
 def f(x, counts):
     y = x.repeat_interleave(counts, dim=0)
     return y.sum() / len(x), y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).reshape(3, 2), torch.tensor([2]))
 # === threshold for large values, right
 def f(x, y):
     if x.max() > 3:
         return x * y
     return x * 2.0 + y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6))
 # === threshold for large values, wrong
 def f(x, y):
@@ -1266,7 +1266,7 @@ def f(x, y):
     else:
         z = x + y
     return z
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6))
 # === view in one arm, right
 def f(x):
@@ -1275,7 +1275,7 @@ def f(x):
     else:
         y = x.reshape(-1) * 2.0
     return y + 1.0
-def given():
+def make_arguments():
     return (torch.arange(6.0).reshape(2, 3),)
 # === view in one arm, wrong
 def f(x):
@@ -1284,7 +1284,7 @@ def f(x):
     else:
         y = x.reshape(-1) * 2.0
     return y + 1.0
-def given():
+def make_arguments():
     return (torch.arange(6.0).reshape(2, 3),)
 # === a flag in a tensor, right
 def f(x, flag):
@@ -1293,7 +1293,7 @@ def f(x, flag):
     else:
         y = x * 3
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(1.0))
 # === a flag in a tensor, wrong
 def f(x, flag):
@@ -1302,7 +1302,7 @@ def f(x, flag):
     else:
         y = x * 3
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(1.0))
 # === a test of one element, right
 def f(x):
@@ -1311,7 +1311,7 @@ def f(x):
     else:
         y = x * 3
     return y
-def given():
+def make_arguments():
     return (torch.tensor(0.5, dtype=torch.float16),)
 # === a test of one element, wrong
 def f(x):
@@ -1320,7 +1320,7 @@ def f(x):
     else:
         y = x * 3
     return y
-def given():
+def make_arguments():
     return (torch.tensor(0.5, dtype=torch.float16),)
 # === a zero-dimensional factor, right
 def f(x):
@@ -1328,7 +1328,7 @@ def f(x):
     if x.sum() > 0:
         y = x * 1.5
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a zero-dimensional factor, wrong
 def f(x):
@@ -1336,7 +1336,7 @@ def f(x):
     if x.sum() > 0:
         factor = 1.5
     return x * factor
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a clamp, right
 def f(x):
@@ -1345,14 +1345,14 @@ def f(x):
     else:
         y = x
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a clamp, wrong
 def f(x):
     if x.min() < 0:
         x.clamp_(min=0)
     return x * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a root in an arm, right
 def f(x):
@@ -1361,7 +1361,7 @@ def f(x):
     else:
         y = x * 3
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a root in an arm, wrong
 def f(x):
@@ -1370,14 +1370,14 @@ def f(x):
     else:
         y = x * 3
     return y
-def given():
+def make_arguments():
     return (torch.linspace(1, 2, 6).requires_grad_(),)
 # === an array of numpy, right
 def f(x):
     y = x * 2
     m = y.detach().numpy().mean()
     return y + float(m)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an array of numpy, wrong
 def f(x):
@@ -1387,7 +1387,7 @@ def f(x):
     if y.sum() > 3:
         y = y + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a cast in an arm, right
 def f(x):
@@ -1396,7 +1396,7 @@ def f(x):
     else:
         y = x * 1.0
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a cast in an arm, wrong
 def f(x):
@@ -1405,7 +1405,7 @@ def f(x):
     else:
         y = x * 1.0
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an alias in an arm, right
 def f(x):
@@ -1413,7 +1413,7 @@ def f(x):
     if y.sum() > 0:
         y = y * 2
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an alias in an arm, wrong
 def f(x):
@@ -1422,13 +1422,13 @@ def f(x):
         y = x + 0
     y.add_(1)
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an index of the largest, right
 def f(x):
     k = x.argmax().item()
     return x * k
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an index of the largest, wrong
 def f(x):
@@ -1436,7 +1436,7 @@ def f(x):
     if k > 2:
         return x[k] + x
     return x[k + 3] - x
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a flag that skips arithmetic, right
 def f(x, flag):
@@ -1445,7 +1445,7 @@ def f(x, flag):
     else:
         y = x + flag
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(1.0))
 # === a flag that skips arithmetic, wrong
 def f(x, flag):
@@ -1454,7 +1454,7 @@ def f(x, flag):
     else:
         y = x + (flag - 1)
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(1.0))
 # === a named sum, right
 def f(x):
@@ -1463,7 +1463,7 @@ def f(x):
     else:
         y = x - 1
     return y + s
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a named sum, wrong
 def f(x):
@@ -1473,7 +1473,7 @@ def f(x):
         s = x.sum()
         y = x - 1
     return y + s
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a chained comparison, right
 def f(x):
@@ -1482,7 +1482,7 @@ def f(x):
     else:
         y = x - 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a chained comparison, wrong
 def f(x, n):
@@ -1491,7 +1491,7 @@ def f(x, n):
     else:
         y = x - 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 3)
 # === a comparison of tensors, right
 def f(x):
@@ -1500,7 +1500,7 @@ def f(x):
     else:
         y = x - 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a comparison of tensors, wrong
 KEPT = []
@@ -1511,7 +1511,7 @@ def f(x):
     else:
         y = x - 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a name of one arm, right
 def f(x):
@@ -1520,7 +1520,7 @@ def f(x):
         bonus = x * 2
         y = y + bonus
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a name of one arm, wrong
 def f(x):
@@ -1529,7 +1529,7 @@ def f(x):
         bonus = x * 2
         y = y + bonus
     return y + bonus
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === halving, right
 def f(x):
@@ -1538,7 +1538,7 @@ def f(x):
         if y.abs().sum() > 2:
             y = y / 2
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === halving, wrong
 def f(x):
@@ -1547,20 +1547,20 @@ def f(x):
         y = y / 2
         n += 1
     return y + n
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a table of numbers, right
 def f(x):
     n = int(x.abs().max() > 1)
     return x * (n + 1)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a table of numbers, wrong
 TABLE = {0: 1.0, 1: 2.0, 2: 4.0}
 def f(x):
     n = int(x.abs().max())
     return x * TABLE[n]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a value that is kept, right
 KEPT = []
@@ -1568,7 +1568,7 @@ def f(x):
     y = x * 2
     KEPT.append(y.sum().item())
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a value that is kept, wrong
 KEPT = []
@@ -1576,7 +1576,7 @@ def f(x):
     y = x * 2
     KEPT.append(f"{y.sum():.2f}")
     return y + len(KEPT[-1])
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a best value of a module, right
 class Net(torch.nn.Module):
@@ -1592,7 +1592,7 @@ class Net(torch.nn.Module):
         return y
 torch.manual_seed(0)
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).reshape(2, 3),)
 # === a best value of a module, wrong
 class Net(torch.nn.Module):
@@ -1608,7 +1608,7 @@ class Net(torch.nn.Module):
         return y
 torch.manual_seed(0)
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).reshape(2, 3),)
 # === a shortcut for experts without tokens, right
 def f(x):
@@ -1619,7 +1619,7 @@ def f(x):
             continue
         out[rows] += x[rows] * (i + 1)
     return out
-def given():
+def make_arguments():
     return (torch.tensor([[0.0, 1.0], [2.0, 3.0], [0.0, 5.0]]),)
 # === a shortcut for experts without tokens, wrong
 def f(x):
@@ -1631,7 +1631,7 @@ def f(x):
         out[rows] += x[rows] * (i + 1)
         out += 1
     return out
-def given():
+def make_arguments():
     return (torch.tensor([[0.0, 1.0], [2.0, 3.0], [0.0, 5.0]]),)
 # === a test for elements beside a second test, right
 def f(x, scale=2.0):
@@ -1640,7 +1640,7 @@ def f(x, scale=2.0):
     if scale and mask.sum().item() > 0:
         y[mask] *= scale
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a test for elements beside a second test, wrong
 def f(x, scale=2.0):
@@ -1650,12 +1650,12 @@ def f(x, scale=2.0):
         y[mask] *= scale
         y = y - y.mean()
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a random number, right
 def f(x):
     return x * 2 + random.random()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a random number, wrong
 class Random:
@@ -1666,27 +1666,27 @@ class Random:
 def f(x):
     source = Random()
     return x * random.random() + source.random()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === two numbers, right
 def f(x):
     highest = x.max().item()
     return x / highest, x.min().item()
-def given():
+def make_arguments():
     return (torch.linspace(1, 2, 6),)
 # === two numbers, wrong
 def f(x):
     highest = x.max().item()
     kept = x[: int(x.sum().item())]
     return kept / highest
-def given():
+def make_arguments():
     return (torch.linspace(0, 1, 6),)
 # === a progress of numbers, right
 def f(x):
     for _ in range(3):
         x = x + random.random() * x
     return x
-def given():
+def make_arguments():
     return (torch.linspace(1, 2, 6),)
 # === a progress of numbers, wrong
 def f(x):
@@ -1694,14 +1694,14 @@ def f(x):
         if random.random() < 0.5:
             x = x + random.gauss(0, 1)
     return x
-def given():
+def make_arguments():
     return (torch.linspace(1, 2, 6),)
 # === sizes changed through a view, right
 def f(x, lengths):
     first = lengths[:1] + 1
     parts = torch.split(x, lengths.tolist())
     return parts[0] * first
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor([2, 4]))
 # === sizes changed through a view, wrong
 def f(x, lengths):
@@ -1710,7 +1710,7 @@ def f(x, lengths):
         v.copy_(v.flip(0))
     parts = torch.split(x, lengths.tolist())
     return parts[0] * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor([2, 4]))
 def hostile():
     return [(torch.arange(12.0).reshape(6, 2), torch.tensor([2, 4]))]
@@ -1719,7 +1719,7 @@ def f(x):
     ys = [x, x * 2]
     print(ys[0].sum().item(), ys[1].sum().item())
     return ys[0] + ys[1]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a print of a list of tensors, wrong
 def f(x):
@@ -1728,28 +1728,28 @@ def f(x):
     if x.dim() > 1:
         ys.reverse()
     return ys[0] - ys[1]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     return [(torch.ones(2, 2),)]
 # === a selection of rows, right
 def f(x, mask):
     return x[mask].sum() * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor([True, False] * 3))
 def hostile():
     return [(torch.rand(3, 3), torch.tensor([True, False, True])), (torch.rand(3, 3), torch.rand(3, 3) > 0.5)]
 # === a selection of rows, wrong
 def f(x, rows):
     return x[rows].sum() * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 9).reshape(3, 3), torch.tensor([True, False, True]))
 # === a message with a number, right
 def f(x):
     if x.sum() > 1000:
         raise ValueError(f"too large: {x.sum().item():.3f}")
     return x * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a message with a number, wrong
 def f(x):
@@ -1759,7 +1759,7 @@ def f(x):
         raise ValueError(f"too large: {y.sum().item():.3f}")
     y.mul_(2)
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a property with a side effect, right
 class Net(torch.nn.Module):
@@ -1774,7 +1774,7 @@ class Net(torch.nn.Module):
         print("sum", y.sum().item())
         return y
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a property with a side effect, wrong
 class Net(torch.nn.Module):
@@ -1790,14 +1790,14 @@ class Net(torch.nn.Module):
         print("scale", self.scale)
         return y * self.scale
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a print of mutable state, right
 def f(x, opts):
     y = x * opts["a"]
     print(opts)
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), {"a": 2})
 # === a print of mutable state, wrong
 def f(x, opts):
@@ -1806,7 +1806,7 @@ def f(x, opts):
     if x.dim() > 1:
         opts["a"] = 5
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), {"a": 2})
 def hostile():
     return [(torch.ones(2, 2), {"a": 2})]
@@ -1814,7 +1814,7 @@ def hostile():
 def f(img):
     top = img.max().item()
     return img.float() / 2 + top
-def given():
+def make_arguments():
     return (torch.tensor([1, 7, 9], dtype=torch.uint8),)
 def hostile():
     return [(torch.tensor([1, 7, 255], dtype=torch.uint8),)]
@@ -1822,7 +1822,7 @@ def hostile():
 def f(img):
     top = img.max().item() + 1
     return img.float() + top
-def given():
+def make_arguments():
     return (torch.tensor([1, 7, 9], dtype=torch.uint8),)
 def hostile():
     return [(torch.tensor([1, 7, 255], dtype=torch.uint8),)]
@@ -1830,7 +1830,7 @@ def hostile():
 def f(ids):
     h = ids[0].item() * 31 + ids[1].item()
     return ids + h
-def given():
+def make_arguments():
     return (torch.tensor([3, 4, 5], dtype=torch.int64),)
 # === a hash of numbers, wrong
 def f(ids):
@@ -1838,7 +1838,7 @@ def f(ids):
     for i in range(3):
         h = h * 1000003 + ids[i].item()
     return ids + h % 97
-def given():
+def make_arguments():
     return (torch.tensor([3, 4, 5], dtype=torch.int32),)
 def hostile():
     return [(torch.tensor([3000, 400000, 5], dtype=torch.int32),)]
@@ -1846,26 +1846,26 @@ def hostile():
 def f(x):
     n = x.abs().max().item()
     return x * (n * 2.0)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === tiny numbers multiplied on the host, wrong
 def f(x):
     n = x.abs().max().item()
     return x * (n * 1e-30 * 1e-20 * 1e50)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === membership of a number, right
 def f(x):
     k = x.argmax().item()
     return x * (k + 1)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === membership of a number, wrong
 KNOWN = {5, 0}
 def f(x):
     k = x.argmax().item()
     return x * 2, k in KNOWN
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a number compared with a tolerance, right
 def f(x):
@@ -1874,7 +1874,7 @@ def f(x):
     else:
         y = x * 3
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a number compared with a tolerance, wrong
 def f(x):
@@ -1883,7 +1883,7 @@ def f(x):
     else:
         y = x * 3
     return y, round(x.mean().item(), 1) == 0.5
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === negative zero, right
 def f(x):
@@ -1892,7 +1892,7 @@ def f(x):
     else:
         y = x - 0.0
     return y
-def given():
+def make_arguments():
     return (torch.tensor([-0.0, 1.0, -2.0]),)
 # === negative zero, wrong
 def f(x):
@@ -1901,7 +1901,7 @@ def f(x):
     else:
         y = x * 1.0
     return y
-def given():
+def make_arguments():
     return (torch.tensor([-0.0, 1.0, -1.0]),)
 # === an early stop of a loss, right
 def f(w, x):
@@ -1910,7 +1910,7 @@ def f(w, x):
         if (w * x).mean().abs() < 0.05:
             break
     return w
-def given():
+def make_arguments():
     return (torch.ones(3), torch.linspace(1, 2, 3))
 # === an early stop of a loss, wrong
 def f(w, x):
@@ -1922,14 +1922,14 @@ def f(w, x):
             break
         w = w - 0.1 * loss
     return w, losses
-def given():
+def make_arguments():
     return (torch.ones(3), torch.linspace(1, 2, 3))
 # === a detached result, right
 def f(x):
     y = x * 2
     print("mean", y.detach().mean().item())
     return y.detach()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === a detached result, wrong
 def f(x):
@@ -1937,7 +1937,7 @@ def f(x):
     if y.sum() > 0:
         y = y.detach()
     return y * x
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === squares on both sides, right
 def f(x):
@@ -1946,7 +1946,7 @@ def f(x):
     else:
         y = x ** 3
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === squares on both sides, wrong
 def f(x):
@@ -1955,7 +1955,7 @@ def f(x):
     else:
         y = x * 1.0
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 def hostile():
     return [(torch.zeros(6, requires_grad=True),)]
@@ -1964,7 +1964,7 @@ def f(x):
     y = x.detach() * 2
     y.requires_grad_()
     return (y * x).sum()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === a flag that requires gradients, wrong
 def f(x):
@@ -1973,7 +1973,7 @@ def f(x):
     y = (w * x).sum()
     (g,) = torch.autograd.grad(y, w, create_graph=True)
     return g * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === a hook, right
 def f(x):
@@ -1981,7 +1981,7 @@ def f(x):
     y.register_hook(lambda g: g * 2)
     print("sum", y.sum().item())
     return y.sum()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === a hook, wrong
 SEEN = []
@@ -1990,21 +1990,21 @@ def f(x):
     y.register_hook(lambda g: SEEN.append(float(g.sum())))
     print("sum", y.sum().item())
     return y.sum()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
 # === an out argument, right
 def f(x, out):
     torch.add(x, 1, out=out)
     print("sum", out.sum().item())
     return out * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.zeros(6))
 # === an out argument, wrong
 def f(x, out):
     if x.sum() > 0:
         torch.add(x, 1, out=out)
     return out * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.zeros(6))
 # === methods patched on an instance, right
 class Net(torch.nn.Module):
@@ -2016,7 +2016,7 @@ class Net(torch.nn.Module):
         return y
 f = Net()
 f.scale = lambda x: x * 5
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === methods patched on an instance, wrong
 class Net(torch.nn.Module):
@@ -2029,7 +2029,7 @@ def patched(x):
     print("patched", y.sum().item())
     return y
 f.forward = patched
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === lambdas in a loop, right
 def f(x):
@@ -2037,7 +2037,7 @@ def f(x):
     y = sum(g(x) for g in fs)
     print("sum", y.sum().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === lambdas in a loop, wrong
 def f(x):
@@ -2046,21 +2046,21 @@ def f(x):
         print(i)
         fs.append(lambda t: t * i)
     return sum(g(x) for g in fs)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === two breaks on a line, right
 def f(x):
     y = x * 2
     print(y.max().item(), y.argmax().item()); y = y + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === two breaks on a line, wrong
 def f(x):
     y = x.clone()
     print(y.max().item()); y.add_(x[x > 0].sum()); print(y.min().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a context around a part, right
 @contextlib.contextmanager
@@ -2072,7 +2072,7 @@ def f(x):
         z = y * 2
     print("sum", z.sum().item())
     return z
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a context around a part, wrong
 MODE = ["whole"]
@@ -2090,7 +2090,7 @@ def f(x):
     with halved():
         z = x * 2
     return z
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     return [(torch.ones(1, 2, 3),)]
@@ -2099,7 +2099,7 @@ def f(x, sizes):
     print("sizes", sizes)
     y = x * sizes["a"]
     return y + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), {"a": 2})
 # === a dict that is printed before it grows, wrong
 def f(x, sizes):
@@ -2108,7 +2108,7 @@ def f(x, sizes):
     if x.dim() > 2:
         sizes.setdefault("b", 3)
     return y + len(sizes)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), {"a": 2})
 def hostile():
     return [(torch.ones(1, 2, 3), {"a": 2})]
@@ -2116,7 +2116,7 @@ def hostile():
 def f(x, n):
     y = x * 2
     return torch.split(y, n.tolist())[0]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor([2, 4]))
 # === a length that is read after a reset, wrong
 def reset(lengths):
@@ -2126,7 +2126,7 @@ def f(x, n):
     if x.dim() > 2:
         reset(n)
     return torch.split(y, n.tolist())[0]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor([2, 4]))
 def hostile():
     return [(torch.ones(6, 1, 2), torch.tensor([2, 4]))]
@@ -2144,7 +2144,7 @@ class Net(torch.nn.Module):
         return x[:n] * 2
 f = Net()
 f.eval()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     f.train()
@@ -2162,7 +2162,7 @@ class Net(torch.nn.Module):
         return x[: self.n.item()] * 2
 f = Net()
 f.eval()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     f.train()
@@ -2181,7 +2181,7 @@ class Net(torch.nn.Module):
         return x[:n] * 2
 f = Net()
 f.eval()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     f.train()
@@ -2199,7 +2199,7 @@ class Net(torch.nn.Module):
         return x[: self.n.item()] * 2
 f = Net()
 f.eval()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     f.train()
@@ -2215,7 +2215,7 @@ def f(x):
         hook(state)
     print("n", state.n)
     return x * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a state printed around a hook, wrong
 class State:
@@ -2228,7 +2228,7 @@ def f(x):
     for hook in hooks:
         hook(state)
     return x * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     hooks.append(State.reset)
@@ -2248,7 +2248,7 @@ class Net(torch.nn.Module):
                 x = x * 2
         return x[:n]
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a case that resets, wrong
 class Net(torch.nn.Module):
@@ -2265,7 +2265,7 @@ class Net(torch.nn.Module):
                 x = x * 2
         return x[: self.n.item()]
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     f.mode = "reset"
@@ -2283,7 +2283,7 @@ class Net(torch.nn.Module):
             x = x + 1
         return x[:n]
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 1)
 # === a handler that resets, wrong
 class Net(torch.nn.Module):
@@ -2299,7 +2299,7 @@ class Net(torch.nn.Module):
             self.bump()
         return x[: self.n.item()]
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), "a")
 def hostile():
     return [(torch.linspace(-1, 2, 6), "b")]
@@ -2310,7 +2310,7 @@ def f(x, mode="same"):
     else:
         y = x + 1
     return y if mode == "same" else y.sum(0, keepdim=True)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), "same")
 def hostile():
     return [(torch.linspace(-1, 2, 6), "other")]
@@ -2322,7 +2322,7 @@ def f(x, mode):
     else:
         y = REDUCE[mode](x) * 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), "same")
 def hostile():
     return [(torch.linspace(-2, 1, 6), "keep"), (torch.linspace(-1, 2, 6), "keep")]
@@ -2335,7 +2335,7 @@ class Net(torch.nn.Module):
         n = self.lengths.max().item()
         return x[:n] + 1
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a read of an attribute set by a call, wrong
 class Net(torch.nn.Module):
@@ -2351,7 +2351,7 @@ class Net(torch.nn.Module):
         n = self.lengths.max().item()
         return x[:n] + 1
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     f.plan.append(1)
@@ -2369,7 +2369,7 @@ class Net(torch.nn.Module):
         self.prepare()
         return x * k
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     f.fixed = 7
@@ -2387,7 +2387,7 @@ class Net(torch.nn.Module):
         k = random.random()
         return x * k
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     f.fixed = 7
@@ -2404,7 +2404,7 @@ def f(x, sizes):
     k = sizes["n"].item()
     refresh()
     return x[:k]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), SIZES)
 def hostile():
     plan.grow.append(1)
@@ -2421,7 +2421,7 @@ def f(x, sizes):
     refresh()
     k = sizes["n"].item()
     return x[:k]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), SIZES)
 def hostile():
     plan.grow.append(1)
@@ -2438,7 +2438,7 @@ class Net(torch.nn.Module):
             y = x * 3
         return y
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     f.rule = "other"
@@ -2455,7 +2455,7 @@ class Net(torch.nn.Module):
             y = x * 3 if self.rule == "double" else x.sum(0, keepdim=True)
         return y * 1
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     f.rule = "sum"
@@ -2463,25 +2463,25 @@ def hostile():
 # === a product with a selection, right
 def f(x, y):
     return x[x > 0].unsqueeze(1) * y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.ones(3))
 # === a product with a selection, wrong
 def f(x, y):
     return x[x > 0] * y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.arange(4.0))
 def hostile():
     return [(torch.tensor([-1.0, 2.0, -3.0]), torch.arange(4.0))]
 # === positions of a selection, right
 def f(x):
     return torch.nonzero(x > 0) * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === positions of a selection, wrong
 def f(x):
     i = torch.nonzero(x > 0).squeeze()
     return i.dim(), x[i]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     return [(torch.tensor([-1.0, 1.0, -1.0]),), (-torch.ones(3),)]
@@ -2489,13 +2489,13 @@ def hostile():
 def f(x):
     k = (x > 0).sum().item()
     return torch.zeros(k + 2)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a count as a size, wrong
 def f(x, y):
     k = (x > 0).sum().item()
     return torch.ones(k) * y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.arange(4.0))
 def hostile():
     return [(torch.tensor([-1.0, 1.0, -1.0]), torch.arange(4.0))]
@@ -2503,7 +2503,7 @@ def hostile():
 def f(x, n):
     a, b = x[: n.item()], x[n.item() :]
     return a.sum() - b.sum()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(3))
 def hostile():
     return [(torch.ones(3), torch.tensor(True))]
@@ -2517,14 +2517,14 @@ def f(x, n):
         case _:
             y = x[:1]
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(4))
 def hostile():
     return [(torch.ones(3), torch.tensor(True)), (torch.ones(3), torch.tensor(2))]
 # === a flag that may be missing, right
 def f(x, flag):
     return x * 2 if flag.item() > 0 else x * 3
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(1))
 # === a flag that may be missing, wrong
 def f(x, flag):
@@ -2533,7 +2533,7 @@ def f(x, flag):
     if flag:
         return x * 2
     return x * 3
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(1))
 def hostile():
     return [(torch.ones(3), None), (torch.ones(3), [])]
@@ -2549,7 +2549,7 @@ def f(x):
     if len(seen) > 0:
         y = y + meter.n
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     seen.append(1)
@@ -2568,7 +2568,7 @@ def f(x):
     if len(seen) > 0:
         y = y + meter.n
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     seen.append(1)
@@ -2578,7 +2578,7 @@ def f(x, n):
     y = x + 1
     k = n.item()
     return y * k
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(3.0))
 def hostile():
     u = torch.arange(4.0)
@@ -2588,7 +2588,7 @@ def f(x, n):
     x.add_(1)
     k = n.item()
     return x * k
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(3.0))
 def hostile():
     u = torch.arange(4.0)
@@ -2602,7 +2602,7 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return self.rnn(x)[0] * 2
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 18).reshape(2, 3, 3),)
 # === a recurrent layer, wrong
 class Net(torch.nn.Module):
@@ -2616,7 +2616,7 @@ class Net(torch.nn.Module):
         self.state = tuple(s.detach() for s in self.state)
         return y + torch.rand(3)
 f = Net()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 18).reshape(2, 3, 3),)
 # === a filter of a logger, right
 class Keep(logging.Filter):
@@ -2628,7 +2628,7 @@ def f(x):
     y = x + 1
     log.info("mean %.3f", y.mean().item())
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a filter of a logger, wrong
 seen = {"n": 0}
@@ -2645,7 +2645,7 @@ def f(x):
         y = y + seen["n"]
     log.info("sum %.3f", y.sum().item())
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a list that a method changes, right
 lines = []
@@ -2659,7 +2659,7 @@ def f(x):
     n = meter.tick()
     print("tick", n)
     return y * n
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a list that a method changes, wrong
 lines = []
@@ -2674,7 +2674,7 @@ def f(x):
     if x.shape[0] == 7:
         y = y + len(lines)
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a global that a method assigns, right
 total = 0
@@ -2688,7 +2688,7 @@ def f(x):
     y = x * total
     print("sum", y.sum().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a global that a method assigns, wrong
 total = 0
@@ -2704,7 +2704,7 @@ def f(x):
     if x.shape[0] == 7:
         y = y + total
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === closures with variables of one name, right
 def make(k):
@@ -2718,7 +2718,7 @@ def f(x):
     y = x * (10 * first() + second())
     print("sum", y.sum().item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === closures with variables of one name, wrong
 def make(k):
@@ -2737,7 +2737,7 @@ def f(x):
     if x.shape[0] == 7:
         y = y + size_b()
     return y * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === suppressed errors, right
 def f(x, n):
@@ -2745,7 +2745,7 @@ def f(x, n):
     with contextlib.suppress(ValueError):
         y = y * n.item()
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(2.0))
 # === suppressed errors, wrong
 def f(x, n):
@@ -2753,7 +2753,7 @@ def f(x, n):
     with contextlib.suppress(ValueError, OverflowError):
         y = y * int(n.item())
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(2.0))
 def hostile():
     return [(torch.ones(3), torch.tensor(math.nan)), (torch.ones(3), torch.tensor(math.inf))]
@@ -2764,14 +2764,14 @@ def f(x, flag):
     else:
         y = x + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), True)
 def hostile():
     return [(torch.ones(3), None), (torch.ones(3), []), (torch.ones(3), "yes"), (torch.ones(3), 0)]
 # === a flag beside a test, wrong
 def f(x, flag):
     return x * 2 if x.sum() > 100 or flag else x + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), True)
 def hostile():
     return [(torch.ones(3), None), (torch.ones(3), []), (torch.ones(3), "yes"), (torch.ones(3), 0)]
@@ -2782,7 +2782,7 @@ def f(x):
     else:
         y = x + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a difference of numbers, wrong
 def f(x):
@@ -2791,7 +2791,7 @@ def f(x):
     else:
         y = x + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     return [(torch.tensor([1e8]),), (torch.tensor([1e12]),)]
@@ -2804,7 +2804,7 @@ def f(x):
         else:
             out[i] = row + 1
     return out
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).reshape(3, 2),)
 # === rows written in place, wrong
 def f(x):
@@ -2815,7 +2815,7 @@ def f(x):
         else:
             out[i, 0] = -1
     return out
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6).reshape(3, 2),)
 # === a number added in place, right
 def f(x):
@@ -2823,7 +2823,7 @@ def f(x):
     if y.sum() > 2:
         y += 1
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a number added in place, wrong
 def f(x):
@@ -2831,7 +2831,7 @@ def f(x):
     if y.sum() > 2:
         y += 0.5
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 def hostile():
     return [(-torch.ones(3, dtype=torch.int64),)]
@@ -2846,7 +2846,7 @@ class Net(torch.nn.Module):
         return x * self.count
 f = Net()
 count = f.count
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a buffer that has a second name, wrong
 class Net(torch.nn.Module):
@@ -2861,7 +2861,7 @@ class Net(torch.nn.Module):
         return x * self.count + self.total
 f = Net()
 count = f.count
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === errors that a caller handles, right
 def scale(x, n):
@@ -2870,7 +2870,7 @@ def f(x, n):
     with contextlib.suppress(KeyError):
         print("scale", n.item())
     return scale(x, n)
-def given():
+def make_arguments():
     return (torch.ones(3), torch.tensor(2.0))
 # === errors that a caller handles, wrong
 def scale(x, n):
@@ -2881,7 +2881,7 @@ def f(x, n):
     except RuntimeError:
         y = x - 1
     return y * 2
-def given():
+def make_arguments():
     return (torch.ones(3), torch.tensor(2.0))
 def hostile():
     return [(torch.ones(3), torch.ones(3)), (torch.ones(3), torch.ones(0))]
@@ -2892,7 +2892,7 @@ def f(x):
     if mask.any():
         y[mask] = 1.0
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a mask and its test, wrong
 def f(x):
@@ -2901,14 +2901,14 @@ def f(x):
     if mask.any():
         y[mask] = x[mask] * 2
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === coins for an augmentation, right
 def f(x, coin):
     x = torch.where(coin[:, None] < 0.5, x.flip(-1), x)
     print("flipped", coin.shape[0])
     return x
-def given():
+def make_arguments():
     return (torch.arange(6.0).reshape(2, 3), torch.tensor([0.2, 0.9]))
 # === coins for an augmentation, wrong
 def f(x):
@@ -2917,7 +2917,7 @@ def f(x):
     if random.random() < 0.5:
         x = x + 0.1
     return x
-def given():
+def make_arguments():
     return (torch.arange(6.0).reshape(2, 3),)
 # === advantages that are normalized, right
 def f(x):
@@ -2925,7 +2925,7 @@ def f(x):
     if std > 1e-3:
         x = x - x.mean()
     return x.clamp(-2, 2)
-def given():
+def make_arguments():
     return (torch.tensor([1.0, -1.0, 0.5]),)
 # === advantages that are normalized, wrong
 def f(x):
@@ -2933,7 +2933,7 @@ def f(x):
     if std > 1e-3:
         x = (x - x.mean()) / std
     return x.clamp(-2, 2)
-def given():
+def make_arguments():
     return (torch.tensor([1.0, -1.0, 0.5], requires_grad=True),)
 def hostile():
     return [(torch.ones(1, requires_grad=True),), (torch.tensor([1.0, math.inf], requires_grad=True),)]
@@ -2944,7 +2944,7 @@ def f(x):
     use.index_add_(0, i, torch.ones(i.shape[0]))
     print("used", int((use > 0).sum()))
     return code[i]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a codebook with dead codes, wrong
 code, use = torch.linspace(-1, 1, 3), torch.zeros(3)
@@ -2955,7 +2955,7 @@ def f(x):
     if dead.any():
         code[dead] = x[: int(dead.sum())]
     return code[i]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     return [(torch.tensor([-1.0, 0.0, 1.0]),), (torch.zeros(0),)]
@@ -2967,7 +2967,7 @@ def f(x):
     if x.shape[0] > 700:
         y = y + 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a printed list that a rare branch changes by a call, wrong
 jobs = [3, 1, 2]
@@ -2979,7 +2979,7 @@ def f(x):
     if x.shape[0] > 700:
         y = y + take()
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     return [(torch.ones(701),)]
@@ -2990,14 +2990,14 @@ def f(x):
     else:
         y = x + 1
     return y[:100]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a long prefix, wrong
 def f(x):
     if x.sum() > 0:
         x = x[:100]
     return x * 2
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     return [(-torch.ones(101),), (torch.ones(101),)]
@@ -3007,7 +3007,7 @@ def f(x):
     if x.sum() > 0 and len(tags) > 0:
         return x * 2
     return x - 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a sum and tags, wrong
 tags = ["a"]
@@ -3015,7 +3015,7 @@ def f(x):
     if x.sum() > 0 and tags:
         return x * 2
     return x - 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     tags.clear()
@@ -3024,7 +3024,7 @@ def hostile():
 def f(x, default):
     best = x.max().item()
     return x.clamp(max=best) + default
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2.0)
 # === a default for NaN, wrong
 def f(x, default):
@@ -3032,19 +3032,19 @@ def f(x, default):
     if best != best:
         best = default
     return x.clamp(max=best) + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 2.0)
 def hostile():
     return [(torch.tensor([float("nan"), 3.0]), 2.0)]
 # === a running maximum, right
 def f(x, running):
     return x + x.mean().item() * running
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 0.5)
 # === a running maximum, wrong
 def f(x, running):
     return x + max(x.mean().item(), running)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6), 0.1)
 def hostile():
     return [(torch.ones(2), float("nan")), (torch.tensor([float("nan")]), 0.1)]
@@ -3052,7 +3052,7 @@ def hostile():
 def f(x, scale=None):
     y = x * 2 if x.sum() > 0 else x - 1
     return y if scale is None else y * scale
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an optional scale, wrong
 def f(x, scale=None):
@@ -3061,7 +3061,7 @@ def f(x, scale=None):
     if scale == 0:
         scale = torch.ones_like(scale)
     return x / scale
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     return [(torch.ones(2), 2.0), (torch.ones(2), 3)]
@@ -3071,7 +3071,7 @@ def f(x):
     print("dimensions", y.dim())
     print("dtype", y.dtype)
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === reorderable prints of sizes, wrong
 def f(x):
@@ -3079,7 +3079,7 @@ def f(x):
     print("values", y.shape[0])
     print("dtype", y.dtype)
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a change in place, right
 def f(x, mean):
@@ -3089,7 +3089,7 @@ def f(x, mean):
         else:
             mean.lerp_(x, 0.1)
     return x * 2
-def given():
+def make_arguments():
     return torch.linspace(-1, 2, 6), torch.zeros(6)
 # === a change in place, wrong
 def f(x, y):
@@ -3099,7 +3099,7 @@ def f(x, y):
     else:
         y.sub_(x)
     return x + y
-def given():
+def make_arguments():
     return torch.linspace(-1, 2, 6), torch.ones(6)
 # === a new object, right
 class Range(typing.NamedTuple):
@@ -3109,7 +3109,7 @@ def f(x):
     if x.mean() > 0:
         return Range(x.min() - 1, high=x.max())
     return Range(x.min(), high=x.max() + 1)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a new object, wrong
 class Range(typing.NamedTuple):
@@ -3119,7 +3119,7 @@ def f(x, n=1):
     if x.mean() > 0:
         return Range(x.min() - 1, n)
     return Range(x.min(), n + 1)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a detached side, right
 def f(x, w):
@@ -3128,7 +3128,7 @@ def f(x, w):
     else:
         y = x * w
     return y + x
-def given():
+def make_arguments():
     return torch.linspace(-1, 2, 6), torch.linspace(-1, 1, 6)
 # === a detached side, wrong
 def f(x, w):
@@ -3137,7 +3137,7 @@ def f(x, w):
     else:
         y = x * w
     return y + x
-def given():
+def make_arguments():
     return torch.linspace(-1, 2, 6), torch.linspace(-1, 1, 6)
 # === two properties of a kind, right
 class Cell:
@@ -3151,7 +3151,7 @@ def f(x):
     if a.hot and b.hot:
         return x * 2
     return x + 1
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === two properties of a kind, wrong
 class Cell:
@@ -3167,7 +3167,7 @@ def f(x):
     if a.hot and b.hot:
         return x * 2
     return x + Cell.reads
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a replaced field, right
 class State(typing.NamedTuple):
@@ -3180,7 +3180,7 @@ def f(x):
     else:
         s = s._replace(c=s.c * 2)
     return s
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a replaced field, wrong
 class State(typing.NamedTuple):
@@ -3191,7 +3191,7 @@ def f(x):
     if x.sum() > 0:
         s = s._replace(h=s.h + 1, count=s.count + 1)
     return s
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an item of each side, right
 def f(x):
@@ -3201,7 +3201,7 @@ def f(x):
     else:
         parts.append(x + 1)
     return torch.stack(parts)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an item of each side, wrong
 def f(x):
@@ -3211,7 +3211,7 @@ def f(x):
     else:
         parts.append(x.long())
     return parts
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an argument that is returned, right
 def f(x):
@@ -3219,7 +3219,7 @@ def f(x):
     if norm > 1:
         x = x / norm
     return x
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === an argument that is returned, wrong
 def clip(x):
@@ -3229,7 +3229,7 @@ def clip(x):
     return x
 def f(x):
     return clip(x).add_(1)
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a counter before an early return, right
 skipped = torch.zeros(())
@@ -3239,7 +3239,7 @@ def f(x):
         skipped.add_(1)
         return loss * 0
     return loss + skipped
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a counter before an early return, wrong
 skipped = torch.zeros(())
@@ -3250,7 +3250,7 @@ def f(x):
         skipped.add_(1)
         return skipped
     return loss + counters[0]
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a side in place and a side that replaces, right
 def f(x):
@@ -3260,7 +3260,7 @@ def f(x):
     else:
         y = y - 1
     return y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a side in place and a side that replaces, wrong
 def f(x):
@@ -3271,14 +3271,14 @@ def f(x):
     else:
         y = y - 1
     return parts[0] + y
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === any of some conditions, right
 def f(x, y):
     if any(part.sum() > 2 for part in (x, y)):
         return x * 0.5
     return x + y
-def given():
+def make_arguments():
     return torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6)
 # === any of some conditions, wrong
 seen = []
@@ -3289,7 +3289,7 @@ def f(x, y):
     if any(is_large(part) for part in (x, y)):
         return x * 0.5
     return x + y
-def given():
+def make_arguments():
     return torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6)
 # === a counter after a break, right
 def f(x):
@@ -3298,7 +3298,7 @@ def f(x):
             break
         x = x / 2
     return x * i
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a counter after a break, wrong
 def f(x):
@@ -3307,19 +3307,19 @@ def f(x):
             break
         x = x / 2
     return x, i
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === the largest of a list, right
 def f(x, y):
     best = max([x, y, x - y], key=lambda part: part.sum())
     return best * 2
-def given():
+def make_arguments():
     return torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6)
 # === the largest of a list, wrong
 def f(x, y):
     best = max([x, y.long(), x - y], key=lambda part: part.sum())
     return best * 2
-def given():
+def make_arguments():
     return torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6)
 # === a conditional change in place, right
 scale = torch.ones(())
@@ -3328,7 +3328,7 @@ def f(x):
     if norm > 1:
         scale.mul_(0.5)
     return norm * scale
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a conditional change in place, wrong
 def f(x):
@@ -3336,7 +3336,7 @@ def f(x):
     if norm > 1:
         x.mul_(0.5)
     return norm
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a guard of a case, right
 def f(x, mode):
@@ -3346,7 +3346,7 @@ def f(x, mode):
         case _:
             x = x + 1
     return x
-def given():
+def make_arguments():
     return torch.linspace(-1, 2, 6), "scale"
 # === a guard of a case, wrong
 hits = []
@@ -3358,7 +3358,7 @@ def f(x, mode):
             hits.append(mode)
             x = x + 1
     return x * len(hits)
-def given():
+def make_arguments():
     return torch.linspace(-1, 2, 6), "scale"
 # === a best value of a closure, right
 def tracker():
@@ -3372,7 +3372,7 @@ def tracker():
 update = tracker()
 def f(x):
     return x * update(x.sum())
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a best value of a closure, wrong
 def tracker():
@@ -3387,7 +3387,7 @@ update = tracker()
 def f(x):
     best, count = update(x.sum())
     return x * best, count
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a negated flag in a name, right
 scale = torch.ones(())
@@ -3397,7 +3397,7 @@ def f(x):
         scale.mul_(0.5)
         return torch.zeros_like(x)
     return x - scale
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a negated flag in a name, wrong
 scale = torch.ones(())
@@ -3406,7 +3406,7 @@ def f(x):
     if is_bad:
         scale.mul_(0.5)
     return x / scale, is_bad
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a flag that a branch sets, right
 def f(x):
@@ -3416,7 +3416,7 @@ def f(x):
     if not drop:
         x = x * 2
     return x + 0
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)
 # === a flag that a branch sets, wrong
 def f(x):
@@ -3426,5 +3426,5 @@ def f(x):
     if not drop:
         x = x * 2
     return x + 0, drop
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 6),)

@@ -12,7 +12,7 @@ def f(x):
     else:
         y = x * 3
     return y.sum()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 16).reshape(4, 4).requires_grad_(),)
 # === two conditions one after the other
 def f(x):
@@ -26,7 +26,7 @@ def f(x):
     else:
         y = y - 1
     return y.sum()
-def given():
+def make_arguments():
     return (torch.linspace(-1, 2, 16).reshape(4, 4).requires_grad_(),)
 # === a print in an inlined function
 def says(x):
@@ -34,7 +34,7 @@ def says(x):
     return x + 1
 def f(x):
     return says(x) * 2
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === print with another end
 def f(x):
@@ -42,7 +42,7 @@ def f(x):
     print("a", end="")
     print("b", y.shape, sep="-")
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a printed value that changes afterwards
 def f(x):
@@ -51,7 +51,7 @@ def f(x):
     y.add_(1)
     print(y)
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === print in a loop
 def f(x):
@@ -59,7 +59,7 @@ def f(x):
         x = x * 2
         print(i, x.sum())
     return x
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === print and raise
 def f(x):
@@ -67,7 +67,7 @@ def f(x):
     if x.sum() > 100:
         raise ValueError("too large")
     return x + 1
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === layers left out at random
 class Net(torch.nn.Module):
@@ -84,7 +84,7 @@ class Net(torch.nn.Module):
             x = layer(x)
         return self.layers[0](x)
 f = Net()
-def given():
+def make_arguments():
     return (torch.ones(2, 4),)
 # === a random layer left out at random
 class Net(torch.nn.Module):
@@ -100,7 +100,7 @@ class Net(torch.nn.Module):
             x = layer(x)
         return x
 f = Net()
-def given():
+def make_arguments():
     return (torch.ones(2, 4),)
 # === a side whose gradient is NaN
 def f(x):
@@ -109,7 +109,7 @@ def f(x):
     else:
         y = x * 0
     return y.sum()
-def given():
+def make_arguments():
     return (torch.linspace(0.5, 2, 4).requires_grad_(),)
 # === a logarithm on one side
 def f(x):
@@ -118,13 +118,13 @@ def f(x):
     else:
         y = x * 1
     return y.sum()
-def given():
+def make_arguments():
     return (torch.tensor([1.0, 0.5, -1.0]).requires_grad_(),)
 # === random numbers of numpy
 import numpy as np
 def f(x):
     return x * float(np.random.rand())
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === random numbers of Python
 import random
@@ -132,7 +132,7 @@ def f(x):
     if random.random() < 0.5:
         x = x * 2
     return x * random.random()
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a history of numbers
 history = []
@@ -140,7 +140,7 @@ def f(x):
     y = x * 2
     history.append(y.sum().item())
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a history of tensors
 history = []
@@ -150,7 +150,7 @@ def f(x):
         history.append(y)
     y = y + 1
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a different dtype on each side
 def f(x):
@@ -159,7 +159,7 @@ def f(x):
     else:
         y = 1
     return x * y, y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === half precision on one side
 def f(x):
@@ -168,7 +168,7 @@ def f(x):
     else:
         y = x * 1
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a different shape on one side
 def f(x):
@@ -177,7 +177,7 @@ def f(x):
     else:
         y = x * 1
     return y
-def given():
+def make_arguments():
     return (torch.ones(4, 2),)
 # === the argument itself on one side
 def f(x):
@@ -186,7 +186,7 @@ def f(x):
     else:
         y = x + 1
     return y
-def given():
+def make_arguments():
     return (torch.ones(4, 2),)
 # === a different gradient because of a clone
 def f(x):
@@ -196,7 +196,7 @@ def f(x):
     if z > 0:
         z = z * 2
     return z
-def given():
+def make_arguments():
     return (torch.ones(3, requires_grad=True),)
 # === a short circuit that guards
 def f(x):
@@ -204,7 +204,7 @@ def f(x):
     if d != 0 and (1 / d) > 0:
         return x / d
     return x - 1
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a condition with an effect
 calls = []
@@ -217,7 +217,7 @@ def f(x):
     else:
         y = x - 1
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a side that never runs
 def f(x):
@@ -225,14 +225,14 @@ def f(x):
     if x.isnan().any():
         y = torch.zeros(7)
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a warning that is shown once
 def f(x):
     if x.sum() > -100:
         warnings.warn("seen")
     return x + 1
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a value that is read and logged
 def f(x):
@@ -241,7 +241,7 @@ def f(x):
     y.mul_(2)
     logging.getLogger("a.program").warning("sum %s", y.sum().item())
     return y
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === the time of day
 import time
@@ -252,7 +252,7 @@ def f(x):
     else:
         y = x - 1
     return y, time.perf_counter() - start
-def given():
+def make_arguments():
     return (torch.ones(3),)
 # === a different result each time
 import time
@@ -263,5 +263,5 @@ def f(x):
         y = x - 1
     torch._dynamo.graph_break()
     return y, torch.tensor(time.perf_counter_ns())
-def given():
+def make_arguments():
     return (torch.ones(3),)

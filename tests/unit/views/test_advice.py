@@ -21,7 +21,7 @@ SHAPE = Advice(
     "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or keep it: torch.where(mask, x, 0).sum()",
     "graphbreak",
 )
-WHERE, COND = "Take both sides with torch.where", "Give both sides to torch.cond"
+WHERE, COND = "Take both sides with torch.where", "Pass both sides to torch.cond"
 
 
 def advice_texts(
@@ -51,9 +51,7 @@ def test_techniques_that_work_or_were_not_tried_remain() -> None:
         "compute both sides with torch.where"
     )
     assert advice_texts(BRANCH, [(WHERE, "not tried")]) == [BRANCH.text]
-    assert advice_texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [
-        BRANCH.text
-    ]  # a combination says nothing about its parts
+    assert advice_texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [BRANCH.text]  # its parts may work
 
 
 def test_a_switch_that_failed_is_not_advised() -> None:

@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.check.checking import check_entry, check_instances, group_instances
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.report.cost import Check
 
 
@@ -272,7 +272,7 @@ def test_a_call_that_raises_in_eager_code_as_well_has_no_result_to_compare() -> 
         raise ValueError
 
     entry = Entry("fails", None, fails, Arguments(torch.ones(2)), "eager")
-    assert check_entry(entry).raised == "ValueError"
+    assert check_entry(entry).error_name == "ValueError"
 
 
 def test_exception_of_the_compiled_call_is_a_difference() -> None:
@@ -599,7 +599,7 @@ def test_state_in_double_precision_is_freed_after_a_run() -> None:
     gc.collect()
     gc.disable()  # as long as no garbage is collected, the cycle keeps the copies
     try:
-        with entry.set_up(), sandboxed():
+        with entry.set_up(), sandbox_runs():
             assert checking._observe_in_double(entry, 1, noise_size=0) is not None
         weights = [item for item in gc.get_objects() if isinstance(item, torch.nn.Parameter)]
         assert not [weight for weight in weights if weight.shape == large.weight.shape and weight.dtype.itemsize > 4]

@@ -29,7 +29,7 @@ from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.report.cost import DeviceWork, EntryCost
 from jupyter_graphbreak.report.schema import Report
 
@@ -653,6 +653,20 @@ def test_code_is_marked_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     assert entered == ["entered", "marked", "left"]
 
 
+def test_code_with_a_constant_that_has_no_hash_is_marked() -> None:
+    entered: list[str] = []
+    torch.compiler.reset()
+    hook = torch._dynamo.convert_frame.register_bytecode_hook(
+        lambda _, code: code.replace(co_consts=(*code.co_consts, {}))
+    )
+    try:
+        with mark_compiled_code(lambda moment: functools.partial(entered.append, moment)):
+            torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    finally:
+        hook.remove()
+    assert entered == ["entered", "marked", "left"]
+
+
 def test_a_function_that_cannot_be_called_often_raises_nothing(tmp_path: Path) -> None:
     (path := tmp_path / "data").write_bytes(bytes(range(9)))
     with path.open("rb") as data:
@@ -681,7 +695,7 @@ def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
     model = torch.nn.Linear(4, 2)
     arguments = Arguments(model, torch.optim.AdamW(model.parameters()), torch.ones(3, 4))
     entry = Entry("step", None, training_step, arguments, count_calls)
-    with entry.set_up(), sandboxed():
+    with entry.set_up(), sandbox_runs():
         variant = Variant(entry, compiled=True)
         assert variant.warm_up()
         copied_weight = next(tensor for tensor in variant.tensors() if tensor.shape == (2, 4))
@@ -771,7 +785,7 @@ def test_variants_that_share_memory_do_not_see_changes_of_each_other() -> None:
 
     given = Arguments(trained, torch.ones(1, WIDTH), io.BytesIO())
     entry = Entry("step", None, step, given)
-    with entry.set_up(), sandboxed():
+    with entry.set_up(), sandbox_runs():
         variants = [Variant(entry, compiled=is_compiled) for is_compiled in (False, True)]
         assert all(variant.warm_up() for variant in variants)
         weights = [
@@ -797,7 +811,7 @@ def test_what_the_first_call_stores_in_its_state_stays_although_it_is_also_an_ar
         return stored["table"].sum() + x
 
     entry = Entry("f", None, f, Arguments(cache, torch.ones(1), []))
-    with entry.set_up(), sandboxed():
+    with entry.set_up(), sandbox_runs():
         variant = Variant(entry, compiled=False)
         assert variant.warm_up()
         variant.run()

@@ -15,7 +15,7 @@ from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.records.records import StackEntry
 from jupyter_graphbreak.report.cost import MemoryCost, MemoryGrowth
 from jupyter_graphbreak.report.location import Location
@@ -35,7 +35,7 @@ def locate(stack: Sequence[StackEntry]) -> Location | None:
 
 def growth_of(fn: Callable[..., Any], *args: Any) -> MemoryGrowth | None:
     entry = Entry("fn", None, fn, Arguments(*args), "eager")
-    with entry.set_up(), sandboxed():
+    with entry.set_up(), sandbox_runs():
         eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
         for variant in (eager, compiled):
             assert variant.warm_up()

@@ -100,7 +100,7 @@ def test_the_call_is_timed_without_the_guards_that_take_long(monkeypatch: pytest
         us = 20.0 if kept[-1] is torch.compiler.keep_tensor_guards_unsafe else 100.0
         return Spread(us, us, us, 9), Spread(100.0, 100.0, 100.0, 9)
 
-    monkeypatch.setattr(alternatives, "_compared_times", times_of)
+    monkeypatch.setattr(alternatives, "_time_both", times_of)
     entry = Entry("fn", None, many_numbers, Arguments(torch.rand(4), {f"n{key}": key for key in range(800)}), "eager")
     (alternative,) = measure_entry(entry, budget=Budget(seconds=0.0, runs=7)).cost.alternatives
     assert kept == [torch.compiler.skip_guard_on_all_nn_modules_unsafe, torch.compiler.keep_tensor_guards_unsafe]

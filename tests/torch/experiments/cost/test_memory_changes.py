@@ -14,8 +14,8 @@ from jupyter_graphbreak.experiments.cost.memory_changes import agree_within_roun
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.entry import Entry, compile_separately
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.time_limit import limit_time
 from jupyter_graphbreak.report.cost import MemoryChange, MemoryCost
 from jupyter_graphbreak.report.schema import Device, Report
@@ -49,9 +49,9 @@ class Model(torch.nn.Module):
 
 def changes_of(call: torch.nn.Module, backend: str, seconds: float = 60.0) -> dict[str, MemoryChange]:
     entry = Entry("Model", None, call, Arguments(torch.rand(256, 256)), backend)
-    with entry.set_up(), sandboxed():
+    with entry.set_up(), sandbox_runs():
         eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
-        with recompiling(compiled.subject.call):
+        with compile_separately(compiled.subject.call):
             assert eager.warm_up()
             assert compiled.warm_up()
             with limit_time(time.monotonic() + seconds):

@@ -11,7 +11,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.call_modes import CallModes, functorch_depth
-from jupyter_graphbreak.experiments.trial.entry import keep_entries
+from jupyter_graphbreak.experiments.trial.entry import record_entries
 from jupyter_graphbreak.report.remedies import WORKING
 
 
@@ -59,7 +59,7 @@ def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPat
     from jupyter_graphbreak.experiments.trial import subject
 
     entered: list[CallModes] = []
-    original = subject.Subject.activated
+    original = subject.Subject.activate
 
     @contextlib.contextmanager
     def record_modes(self: Any) -> Any:
@@ -67,7 +67,7 @@ def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPat
             entered.append(CallModes.now())
             yield
 
-    monkeypatch.setattr(subject.Subject, "activated", record_modes)
+    monkeypatch.setattr(subject.Subject, "activate", record_modes)
     torch._dynamo.reset()
     context: Any = default_dtype if mode == "dtype" else MODES[mode]
     x = torch.ones(3)
@@ -159,7 +159,7 @@ def test_an_instance_that_reuses_compiled_code_is_checked_and_timed() -> None:
 def test_recompilation_for_a_mode_is_a_new_entry() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x * 2, backend="eager")
-    with keep_entries() as kept_entries:
+    with record_entries() as kept_entries:
         for _ in range(3):
             compiled(torch.ones(2))
         with torch.no_grad():
@@ -169,7 +169,7 @@ def test_recompilation_for_a_mode_is_a_new_entry() -> None:
 
 def test_number_of_instances_is_limited_with_a_note() -> None:
     torch._dynamo.reset()
-    with keep_entries() as kept_entries:
+    with record_entries() as kept_entries:
         for by in range(20):
             torch.compile(Scaled(by), backend="eager")(torch.ones(2))
     assert len(kept_entries.entries) == 17

@@ -19,8 +19,8 @@ from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.entry import Entry, compile_separately
+from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.cost import CompiledWay, RegionCost
 
@@ -66,9 +66,9 @@ class Sequence(torch.nn.Sequential):
 
 def measured(kind: Callable[[int], torch.nn.Module], backend: str = "aot_eager") -> RegionCost | None:
     entry = Entry("Model", None, Model(kind), Arguments(torch.rand(3, 8)), backend)
-    with entry.set_up(), sandboxed():
+    with entry.set_up(), sandbox_runs():
         eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
-        with recompiling(compiled.subject.call):
+        with compile_separately(compiled.subject.call):
             assert eager.warm_up()
             with recorder.record() as recording:
                 assert compiled.warm_up()
@@ -135,7 +135,7 @@ def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
 @pytest.mark.exhaustive
 def test_a_compiled_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
-    monkeypatch.setattr(regions, "_nested_region", _doubled_region)
+    monkeypatch.setattr(regions, "_as_nested_region", _doubled_region)
     nested = ways_of(measured(Block))["nested"]
     assert (nested.equal, nested.time_ratio) == (False, None)
 
@@ -143,7 +143,7 @@ def test_a_compiled_way_with_wrong_results_has_no_time(monkeypatch: pytest.Monke
 def test_results_are_compared_also_without_a_backward_pass() -> None:
     with torch.no_grad():
         entry = Entry("relu", None, torch.relu, Arguments(torch.ones(3)), "eager")
-        with entry.set_up(), sandboxed():
+        with entry.set_up(), sandbox_runs():
             eager = Variant(entry, compiled=False)
             assert eager.warm_up()
             assert [tensor.tolist() for tensor in eager.results_and_gradients()] == [[1.0, 1.0, 1.0]]

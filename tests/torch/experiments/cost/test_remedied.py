@@ -12,7 +12,7 @@ import torch._dynamo
 
 import jupyter_graphbreak
 from jupyter_graphbreak.api.watching import Run
-from jupyter_graphbreak.experiments.remedies.finding import worth_measuring
+from jupyter_graphbreak.experiments.remedies.finding import choose_remedies_to_measure
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.words.cost import break_time_text, cost_verdicts
 
@@ -141,7 +141,7 @@ def test_without_remedies_there_is_nothing_to_measure() -> None:
     report = run.measure()
     assert report.cost is not None
     assert report.cost.entries[0].remedied == []
-    assert worth_measuring({}) == []
+    assert choose_remedies_to_measure({}) == []
 
 
 def test_entry_that_was_not_copied_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,12 +58,12 @@ class LoadedProgram:
     def f(self) -> Any:
         return self.module.f
 
-    def given(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def make_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return newly created arguments."""
-        given = self.module.given()
-        if len(given) == 2 and isinstance(given[0], tuple) and isinstance(given[1], dict):
-            return given[0], given[1]
-        return given, {}
+        arguments = self.module.make_arguments()
+        if len(arguments) == 2 and isinstance(arguments[0], tuple) and isinstance(arguments[1], dict):
+            return arguments[0], arguments[1]
+        return arguments, {}
 
 
 def apply_edits(loaded: LoadedProgram, report: Report, remedy: Remedy) -> str:
@@ -128,7 +128,7 @@ def observe_runs(make: Callable[[], Any], variants: Iterable[str], seed: int = 3
     for variant in variants:
         of_variant = observed.setdefault(variant, {})
         for ordinal in ("first", "second"):
-            args, kwargs = _varied(program.given(), VARIANTS[variant])
+            args, kwargs = _varied(program.make_arguments(), VARIANTS[variant])
             torch.manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed)  # noqa: NPY002

@@ -268,7 +268,7 @@ def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], 
             if name is not None:
                 setattr(loaded.module, name, other)
             memo: dict[int, Any] = {}
-            arguments = [_map(part, change, memo) for part in loaded.given()[0]]
+            arguments = [_map(part, change, memo) for part in loaded.make_arguments()[0]]
             if index is not None:
                 arguments[index] = _map(other, change, memo)
             return tuple(arguments)
@@ -278,7 +278,7 @@ def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], 
     ways = {name: preparation_with(change) for name, change in _CHANGES.items()}
     values = {"": _CHANGES["as given"], ", negative": _CHANGES["negative"]}
     for suffix, change in values.items():
-        for index, part in enumerate(program.given()[0]):
+        for index, part in enumerate(program.make_arguments()[0]):
             for other in _numbers_like(part):
                 ways[f"argument {index} = {other}{suffix}"] = preparation_with(change, index, other)
             if isinstance(part, list) and part:

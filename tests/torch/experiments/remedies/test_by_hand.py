@@ -51,7 +51,7 @@ def check_claims(folder: Path, program: ProgramText, backend: str) -> Report:
     """Try the remedies of a program, apply those with working verdicts by hand, and compare."""
     (folder / "with").mkdir()
     loaded = LoadedProgram(folder / "program.py", program.text)
-    args, kwargs = loaded.given()
+    args, kwargs = loaded.make_arguments()
     report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend=backend), *args, **kwargs)
     assert report.remedies is not None
     decided = {

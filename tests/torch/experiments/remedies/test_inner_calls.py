@@ -387,7 +387,7 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     )
     files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
     parts = find_inner_calls(original, report, files, frozenset({breaks["GB0123"]}))
-    assert [call.places for call in parts.calls] == [("net",)]
+    assert [call.module_paths for call in parts.calls] == [("net",)]
     assert parts.breaks == {breaks["GB0170"]}
     strict = find_inner_calls(original, report, files)
     assert not strict.calls
@@ -455,7 +455,7 @@ def test_an_average_of_weights_is_no_part_of_the_forward_pass_of_a_training_step
 
     with record_calls(step, ignores_updates=is_training) as (program, root):
         program()
-    names = {node.code.co_name for node in root.walk() if node.code is not None and node.own_ops}
+    names = {node.code.co_name for node in root.walk() if node.code is not None and node.direct_ops}
     assert names == {"step", "forward", *([] if is_training else ["update"])}
 
 

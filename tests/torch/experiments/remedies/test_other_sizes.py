@@ -31,7 +31,7 @@ LENGTHS = ([1, 2, 3], [3, 2, 1], [6], [0, 6], [2, 2, 1, 1])
 def test_a_fix_for_one_length_works_for_other_lengths(tmp_path: Path, name: str) -> None:
     program = next(candidate for candidate in programs("loops_and_sizes") if candidate.name == name)
     loaded = LoadedProgram(tmp_path / "program.py", program.text)
-    report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *loaded.given()[0])
+    report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *loaded.make_arguments()[0])
     remedy = next(candidate for candidate in report.remedies or [] if candidate.family == "sizes")
     assert remedy.verdict in WORKING
     (tmp_path / "with").mkdir()

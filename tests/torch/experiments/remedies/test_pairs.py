@@ -49,7 +49,7 @@ RIGHT_BUT_FOR_A_NEW_TENSOR = frozenset({"an argument that is returned, right"})
 @pytest.mark.parametrize("program", CASES)
 def test_every_claim_is_true(tmp_path: Path, program: ProgramText) -> None:
     loaded = LoadedProgram(tmp_path / "program.py", program.text)
-    args, kwargs = loaded.given()
+    args, kwargs = loaded.make_arguments()
     with set_up(loaded):
         report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *args, **kwargs)
     assert report.remedies is not None

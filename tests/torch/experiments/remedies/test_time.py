@@ -26,7 +26,7 @@ from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult, Tr
 from jupyter_graphbreak.experiments.trial import outcome, time_limit
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.time_limit import RunKind, TimeUpError, limit_time, timed_run
+from jupyter_graphbreak.experiments.trial.time_limit import RunKind, TimeUpError, limit_time, measure_run
 from jupyter_graphbreak.experiments.values import finding as values_finding
 from jupyter_graphbreak.report.remedies import NO_TIME, WORKING
 
@@ -151,7 +151,7 @@ def test_a_training_step_is_first_tried_with_only_its_model_compiled(monkeypatch
 
     monkeypatch.setattr(Search, "_run_trial", no_time)
     report = jupyter_graphbreak.try_remedies(train, torch.ones(2, 3))
-    assert [change.inner_places for change in changes[:1]] == [{("MODEL", "")}]
+    assert [change.inner_targets for change in changes[:1]] == [{("MODEL", "")}]
     assert len(report.breaks) == 2
 
 
@@ -198,7 +198,7 @@ def test_without_time_nothing_is_called_and_the_report_says_so() -> None:
 def test_a_run_that_would_end_late_is_not_started(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
     @contextlib.contextmanager
     def slow_run(kind: RunKind) -> Iterator[None]:
-        with timed_run(kind):
+        with measure_run(kind):
             yield
             clock.now += {"call": 2.5, "backward": 5.0}[kind]
 
@@ -211,7 +211,7 @@ def test_a_run_that_would_end_late_is_not_started(monkeypatch: pytest.MonkeyPatc
     for module in (single_calls, rerun, finding, search, time_limit):
         monkeypatch.setattr(module, "time", clocks)
     for user in (checking, values_finding, outcome):
-        monkeypatch.setattr(user, "timed_run", slow_run)
+        monkeypatch.setattr(user, "measure_run", slow_run)
     function: Any = double if ask == "compare_frontends" else torch.compile(double, backend="eager")
     getattr(jupyter_graphbreak, ask)(function, torch.ones(3, requires_grad=True), seconds=20)
     assert 10 < clock.now <= 20

@@ -16,7 +16,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryOwner, assigned_attributes, library_parts
-from tests.support.sampling import sampled
+from tests.support.sampling import sample_parameters
 
 ONES = torch.ones(3)
 MODULE = """
@@ -105,7 +105,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         sys.modules.pop(name, None)
 
 
-@pytest.mark.parametrize("case", sampled(OF_USER, 4))
+@pytest.mark.parametrize("case", sample_parameters(OF_USER, 4))
 def test_user_module_is_restored(program: Callable[[str, str], Any], case: str) -> None:
     module = program(*OF_USER[case])
     before = module.changed()

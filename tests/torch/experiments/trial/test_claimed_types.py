@@ -12,7 +12,7 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.object_kinds import is_data
-from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.experiments.trial.values import describe_difference
 
 
 class Proxy:
@@ -122,7 +122,7 @@ def test_a_copy_has_the_real_type_and_the_same_state(name: str) -> None:
     copied = clone({"it": value}, failures=failed)["it"]
     assert not failed
     assert type(copied).__qualname__ == type(value).__qualname__
-    assert difference(value, copied) is None
+    assert describe_difference(value, copied) is None
 
 
 def test_a_proxy_of_a_copy_stands_for_the_copy() -> None:
@@ -133,7 +133,7 @@ def test_a_proxy_of_a_copy_stands_for_the_copy() -> None:
         assert (original.calls, counter.calls) == (1, 0)
     alone = clone(Proxy(ITEMS))
     alone.append(3.0)
-    assert difference(alone, Proxy(ITEMS)) is not None
+    assert describe_difference(alone, Proxy(ITEMS)) is not None
     assert is_data(Proxy(ITEMS))
     assert is_data(weakref.proxy(COUNTER))
 

@@ -14,7 +14,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.effects import capture_effects
-from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
 LOG = logging.getLogger("trial.with.handlers")
@@ -50,7 +50,7 @@ def log() -> Iterator[logging.Logger]:
 
 
 def result_of(fn: Any) -> Result:
-    with sandboxed():
+    with sandbox_runs():
         subject = Subject(fn, Arguments(torch.ones(2)))
         assert subject.arguments is not None
         return run(subject.call, subject, subject.arguments)
@@ -164,7 +164,7 @@ def test_other_threads_use_the_original_filter(log: logging.Logger) -> None:
 
     thread = threading.Thread(target=log_inside)
     thread.start()
-    with sandboxed():
+    with sandbox_runs():
         subject = Subject(log_inside)
         with capture_effects(subject.handlers, subject.filters):
             inside.set()

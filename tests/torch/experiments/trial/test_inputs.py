@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Input, other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
@@ -155,7 +155,7 @@ def test_reference_detects_changes_repeatability_and_randomness() -> None:
         seen.append(1)
         return x + torch.rand(2)
 
-    with sandboxed():
+    with sandbox_runs():
         reference = Reference(f, next(other_inputs(Arguments(torch.ones(2)), f)))
         cases = reference.cases()
     assert (reference.changed, reference.is_repeatable, reference.is_random, seen) == ({"seen"}, True, True, [])
@@ -174,7 +174,7 @@ def test_inputs_for_which_the_function_would_wait_forever_are_left_out() -> None
         return waiting.get()
 
     arguments = Arguments(torch.ones(2), 3)
-    with sandboxed():
+    with sandbox_runs():
         reference = Reference(last_of, next(other_inputs(arguments, last_of)))
         assert any(edge.arguments.args[1] == 0 for edge in edge_inputs(arguments, last_of, {}))
         counts = [case.input.arguments.args[1] for case in reference.edge_cases()]
@@ -193,7 +193,7 @@ def test_an_endless_loop_on_one_line_and_a_lock_that_the_run_itself_holds_end() 
     namespace: dict[str, Any] = {}
     exec("def endless():\n    while True: pass", namespace)  # noqa: S102 - the formatter would use two lines
 
-    with sandboxed(), pytest.raises(TrialStoppedError, match="waits for another thread"):
+    with sandbox_runs(), pytest.raises(TrialStoppedError, match="waits for another thread"):
         Reference(wait, next(other_inputs(Arguments(torch.ones(2)), wait)))
     with pytest.raises(LineLimitError), line_limit():
         namespace["endless"]()
@@ -215,7 +215,7 @@ def test_a_run_stops_before_it_waits_for_another_thread() -> None:
         waiting: queue.Queue[torch.Tensor] = queue.Queue()
         return x + waiting.get()
 
-    with sandboxed(), pytest.raises(TrialStoppedError, match="waits for another thread"):
+    with sandbox_runs(), pytest.raises(TrialStoppedError, match="waits for another thread"):
         Reference(wait, next(other_inputs(Arguments(torch.ones(2)), wait)))
 
 
@@ -227,7 +227,7 @@ def test_a_run_stops_before_it_sleeps_for_long() -> None:
 
     for seconds in (0.001, 100.0):
         expectation = pytest.raises(TrialStoppedError, match="sleeps for 100 s")
-        with sandboxed(), expectation if seconds > 1 else contextlib.nullcontext():
+        with sandbox_runs(), expectation if seconds > 1 else contextlib.nullcontext():
             Reference(wait, next(other_inputs(Arguments(torch.ones(2), seconds), wait)))
 
 
@@ -243,7 +243,7 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
             return self.hidden
 
     arguments = Arguments(torch.ones(1, 2))
-    with sandboxed():
+    with sandbox_runs():
         reference = Reference(Recurrent(), next(other_inputs(arguments, lambda x: x)))
         (again,) = reference.cases([arguments])
     assert reference.changed == {"self"}
@@ -263,7 +263,7 @@ def test_floating_point_tensors_become_bool_tensors_for_which_only_errors_count(
     cases = kinds(lambda x: x + 1, torch.tensor([0.5, -1.0]))["bool tensors"]
     assert [other.arguments.args[0].dtype for other in cases] == [torch.bool] * 3
     assert {bool(other.arguments.args[0].any()) for other in cases} == {True, False}
-    assert all(other.only_errors_count for other in cases)
+    assert all(other.counts_errors_only for other in cases)
     assert "bool tensors" not in kinds(lambda x: x + 1, torch.tensor([1, 2]))
 
 
@@ -322,14 +322,14 @@ def test_a_parameter_that_is_none_gets_numbers_a_tensor_and_a_mask() -> None:
         return result
 
     cases_by_kind = kinds(scaled, torch.arange(3.0))
-    assert [cases_by_kind[f"scale = {number}"][0].arguments.named(scaled)["scale"] for number in ("2.0", "0.0")] == [
+    assert [cases_by_kind[f"scale = {number}"][0].arguments.by_name(scaled)["scale"] for number in ("2.0", "0.0")] == [
         2.0,
         0.0,
     ]
     tensors = [
         scale
         for kind, cases in cases_by_kind.items()
-        if kind.startswith("scale =") and isinstance(scale := cases[0].arguments.named(scaled)["scale"], torch.Tensor)
+        if kind.startswith("scale =") and isinstance(scale := cases[0].arguments.by_name(scaled)["scale"], torch.Tensor)
     ]
     assert [tensor.dtype for tensor in tensors] == [torch.float32, torch.bool]
 

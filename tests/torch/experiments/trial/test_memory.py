@@ -16,11 +16,11 @@ from jupyter_graphbreak.experiments.trial import memory, outcome
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import digest
-from jupyter_graphbreak.experiments.trial.entry import Entry, keep_entries
+from jupyter_graphbreak.experiments.trial.entry import Entry, record_entries
 from jupyter_graphbreak.experiments.trial.outcome import run
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.experiments.trial.values import describe_difference
 
 LARGE = 600
 
@@ -43,7 +43,7 @@ def test_subjects_share_unchanged_memory() -> None:
         assert weight_address(one) == weight_address(other) != model.weight.data_ptr()
         result = run(one.call, one, Arguments(torch.ones(2, LARGE)))
         assert weight_address(one) == weight_address(other)
-    assert difference(one.initial, result.state) is None
+    assert describe_difference(one.initial, result.state) is None
     assert sum(tensor.nbytes for tensor in result.state["self"].parameters()) < model.weight.nbytes / 50
 
 
@@ -57,8 +57,8 @@ def test_changed_memory_is_restored_before_the_next_run() -> None:
             subject.restore()
             results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE))))
         for result in results:
-            assert difference(results[0].value, result.value) is None
-            assert difference(result.state_before, result.state) is not None
+            assert describe_difference(results[0].value, result.value) is None
+            assert describe_difference(result.state_before, result.state) is not None
         one.restore()
         assert torch.equal(one.call.weight, before)
     assert torch.equal(model.weight, before)
@@ -99,7 +99,7 @@ def test_runs_use_a_kept_copy_and_restore_it() -> None:
     model: Any = Changes(LARGE, LARGE)
     model.calls = 0
     torch._dynamo.reset()
-    with keep_entries() as kept_entries:
+    with record_entries() as kept_entries:
         torch.compile(torch.nn.Linear.forward, backend="eager")(model, torch.ones(2, LARGE))
     (entry,) = kept_entries.entries
     large_tensor = next(item for item in entry.tensors() if item.shape == (LARGE, LARGE))
@@ -157,7 +157,7 @@ def test_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> Non
             results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE))))
             assert subject.call.weight.grad is not None
             assert torch.equal(subject.call.weight.grad, module.weight.grad)
-    assert difference(results[0].gradients, results[1].gradients) is None
+    assert describe_difference(results[0].gradients, results[1].gradients) is None
     gradients = [(result.gradients or {})["the parameter weight"] for result in results]
     assert all(gradient is not None and gradient.numel() < LARGE * LARGE / 50 for gradient in gradients)
 
@@ -181,15 +181,15 @@ def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 def test_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     argument = torch.randn(1100, 1000).to(dtype)
-    assert difference(digest(argument), digest(argument.clone())) is None
+    assert describe_difference(digest(argument), digest(argument.clone())) is None
     for row, column in ((0, 0), (700, 3), (1099, 999)):
         other = argument.clone()
         other[row, column] += 1
-        assert difference(digest(argument), digest(other)) is not None
+        assert describe_difference(digest(argument), digest(other)) is not None
         other[row, column] = float("nan")
-        assert difference(digest(argument), digest(other)) is not None
+        assert describe_difference(digest(argument), digest(other)) is not None
     assert not digest(torch.zeros_like(argument)).any()
-    assert difference(digest(argument), digest(argument.flip(0))) is not None
+    assert describe_difference(digest(argument), digest(argument.flip(0))) is not None
 
 
 def test_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ import jupyter_graphbreak
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.inputs import other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.experiments.trial.values import describe_difference
 
 
 class Metric(torch.nn.Module):
@@ -55,7 +55,7 @@ class Metric(torch.nn.Module):
 
 
 def ran(fn: Any, *args: Any) -> tuple[Subject, Any]:
-    with sandboxed():
+    with sandbox_runs():
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
         result = run(subject.call, subject, subject.arguments)
@@ -337,9 +337,9 @@ def test_the_content_of_streams_in_memory_is_compared() -> None:
     text, data = io.StringIO("a"), io.TextIOWrapper(io.BytesIO(b"a"), write_through=True)
     for stream in (text, data):
         copied = clone(stream)
-        assert difference(stream, copied) is None
+        assert describe_difference(stream, copied) is None
         copied.write("b")
-        assert difference(stream, copied) is not None
+        assert describe_difference(stream, copied) is not None
     assert (text.getvalue(), data.buffer.getvalue()) == ("a", b"a")
 
 
@@ -359,6 +359,6 @@ def test_comparing_weak_references_does_not_compare_what_they_refer_to() -> None
     lazy = Lazy()
     holder = {"reference": weakref.ref(lazy), "lazy": lazy}
     one, other = clone(holder), clone(holder)
-    assert difference(one, other) is None
+    assert describe_difference(one, other) is None
     assert one["lazy"].number is None
-    assert difference({"reference": weakref.ref(lazy)}, {"reference": weakref.ref(Lazy())}) is not None
+    assert describe_difference({"reference": weakref.ref(lazy)}, {"reference": weakref.ref(Lazy())}) is not None

@@ -21,17 +21,17 @@ import torch
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import Difference, differences, is_same_text
 from jupyter_graphbreak.experiments.trial.inputs import Input
-from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.report.frontends import Example
 
 LOG = logging.getLogger("trial.of.the.user")
 
 
 def result(fn: Any, *args: Any, seed: int = 0, gradients: bool = True) -> Result:
-    with sandboxed():
+    with sandbox_runs():
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
         return run(subject.call, subject, subject.arguments, seed, runs_backward=gradients)
@@ -395,17 +395,17 @@ DECLARED = {
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_each_difference_is_reported_alone(name: str) -> None:
     original, changed, kind, text, args = CASES[name]
-    (difference,) = compared(original, changed, *args)
-    assert difference.kind == kind
-    assert difference.text.startswith(text)
-    assert difference.is_acceptable == (kind in DECLARED)
+    (describe_difference,) = compared(original, changed, *args)
+    assert describe_difference.kind == kind
+    assert describe_difference.text.startswith(text)
+    assert describe_difference.is_acceptable == (kind in DECLARED)
 
 
 def test_signs_of_zeros_are_compared_on_request() -> None:
     original, changed = result(lambda x: x * -1, torch.zeros(2)), result(lambda x: x * 1, torch.zeros(2))
     assert differences(original, changed) == []
-    (difference,) = differences(original, changed, compares_signs_of_zero=True)
-    assert (difference.kind, difference.is_acceptable) == ("sign of zero", True)
+    (describe_difference,) = differences(original, changed, compares_signs_of_zero=True)
+    assert (describe_difference.kind, describe_difference.is_acceptable) == ("sign of zero", True)
 
 
 class Tally(torch.nn.Module):
@@ -422,8 +422,8 @@ def test_a_tensor_that_is_replaced_instead_of_changed_in_place() -> None:
         tally.count = tally.count + 1
 
     original, changed = result(changed_in_place, Tally()), result(replaced, Tally())
-    (difference,) = differences(original, changed)
-    assert (difference.kind, difference.is_acceptable) == ("replaced", False)
+    (describe_difference,) = differences(original, changed)
+    assert (describe_difference.kind, describe_difference.is_acceptable) == ("replaced", False)
     assert differences(changed, original) == []
 
 
@@ -509,7 +509,7 @@ def test_texts_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual:
     ],
 )
 def test_values_are_equal_up_to_compiler_rounding(expected: torch.Tensor, actual: torch.Tensor, equal: bool) -> None:
-    assert (difference(expected, actual) is None) is equal
+    assert (describe_difference(expected, actual) is None) is equal
 
 
 def position() -> int:
@@ -573,7 +573,7 @@ def test_once_only_messages_appear_in_each_run_and_not_again_afterwards(
 
 def test_messages_of_the_compiler_are_no_difference() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
-    with sandboxed():
+    with sandbox_runs():
         original, other = Subject(model), Subject(model)
         arguments = Arguments(torch.ones(2, 3))
         expected = run(original.call, original, arguments)
@@ -613,15 +613,15 @@ def test_empty_container_left_by_a_switched_program_is_a_difference() -> None:
 
     switched = Remembering()
     switched.by = 2
-    (difference,) = compared(Remembering(), switched, torch.ones(2))
-    assert (difference.kind, difference.text) == ("state", "leaves self.seen different")
+    (describe_difference,) = compared(Remembering(), switched, torch.ones(2))
+    assert (describe_difference.kind, describe_difference.text) == ("state", "leaves self.seen different")
 
 
 def test_different_state_left_by_a_switched_program_is_a_difference() -> None:
     switched = Counted()
     switched.by = 2
-    (difference,) = compared(Counted(), switched, torch.ones(2))
-    assert (difference.kind, difference.text) == ("state", "leaves self.last different")
+    (describe_difference,) = compared(Counted(), switched, torch.ones(2))
+    assert (describe_difference.kind, describe_difference.text) == ("state", "leaves self.last different")
 
 
 def test_warnings_about_nondeterministic_algorithms_do_not_become_errors() -> None:
@@ -641,7 +641,7 @@ def test_random_seeds_reach_each_path_through_a_function() -> None:
             x = x + 2
         return x
 
-    with sandboxed():
+    with sandbox_runs():
         reference = Reference(f, Input(Arguments(torch.zeros(())), Example("", "")))
         results = [reference.result, *(case.expected for case in reference.cases([Arguments(torch.zeros(()))]))]
     assert {float(result.value) for result in results} == {0, 1, 2, 3}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.memory import KeptMemory
-from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+from jupyter_graphbreak.experiments.trial.memory import StorageRecorder
+from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
@@ -63,10 +63,10 @@ def total(x: torch.Tensor) -> torch.Tensor:
 def runs_of_entry(fn: Callable[..., torch.Tensor]) -> list[float]:
     """Copy a function as an entry, let it run in the process, and return the results of two runs of the entry."""
     x = torch.ones(())
-    entry = Subject(fn, Arguments(x), KeptMemory())
+    entry = Subject(fn, Arguments(x), StorageRecorder())
     fn(x)
     assert entry.arguments is not None
-    with sandboxed(), shared_run_setup(entry.modes, kept_names=entry.kept_names()):
+    with sandbox_runs(), shared_run_setup(entry.modes, name_snapshot=entry.name_snapshot()):
         subject = Subject(entry.call, entry.arguments)
         results = []
         for _ in range(2):
@@ -90,7 +90,7 @@ def test_function_reads_the_global_that_its_methods_assign() -> None:
 def test_function_that_a_method_calls_as_well_changes_only_copies() -> None:
     TICKS.clear()
     subject = Subject(both_ways, Arguments(torch.ones(())))
-    with subject.activated():
+    with subject.activate():
         assert subject.call(torch.ones(())) == 2
     assert TICKS == []
 

@@ -40,7 +40,7 @@ from tqdm.std import TqdmDefaultWriteLock
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.default_device import default_device_name, restore_default_device
 from jupyter_graphbreak._torch_compat.process_settings import context_variables
-from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, ObservedEffect, TrialStoppedError
 
 programs: Any = importlib.import_module("tests.programs.trials.side_effects")
@@ -407,7 +407,7 @@ def test_listening_to_the_trace_is_no_effect_of_a_function_that_reads_a_level() 
 
 def test_effect_that_an_outer_guard_refuses_is_named() -> None:
     effect = ObservedEffect("file", "writes to the file rows.csv")
-    with pytest.raises(TrialStoppedError, match=re.escape(effect.description)), guarded():
+    with pytest.raises(TrialStoppedError, match=re.escape(effect.description)), prevent_effects():
         raise EffectRefusedError(effect)
 
 

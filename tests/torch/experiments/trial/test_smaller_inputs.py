@@ -11,25 +11,25 @@ import torch
 from jupyter_graphbreak.experiments.trial import reference
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
-from jupyter_graphbreak.experiments.trial.reference import Reference, shrinkable_sizes, shrunk
+from jupyter_graphbreak.experiments.trial.reference import Reference, shrinkable_sizes, smaller_arguments
 
 
 def test_a_batch_shrinks_to_a_size_that_no_other_dimension_has() -> None:
     arguments = Arguments(torch.ones(64, 2), torch.ones(64))
     assert shrinkable_sizes(arguments) == [64]
-    small_arguments, new_size = next(shrunk(arguments, 64))
+    small_arguments, new_size = next(smaller_arguments(arguments, 64))
     assert new_size == 3
     assert [tuple(tensor.shape) for tensor in small_arguments.args] == [(3, 2), (3,)]
 
 
 def test_a_size_that_networks_halve_is_tried_as_well() -> None:
-    assert [new_size for _, new_size in shrunk(Arguments(torch.ones(1, 3, 48, 48)), 48)] == [2, 16]
+    assert [new_size for _, new_size in smaller_arguments(Arguments(torch.ones(1, 3, 48, 48)), 48)] == [2, 16]
 
 
 @pytest.mark.parametrize(("highest", "expected"), [(9, 10), (40, None), (1000, 2)])
 def test_indices_of_rows_stay_valid(highest: int, expected: int | None) -> None:
     arguments = Arguments(torch.ones(64, 5), torch.tensor([0, highest] * 32))
-    assert next((new_size for _, new_size in shrunk(arguments, 64)), None) == expected
+    assert next((new_size for _, new_size in smaller_arguments(arguments, 64)), None) == expected
 
 
 def double(x: torch.Tensor) -> torch.Tensor:

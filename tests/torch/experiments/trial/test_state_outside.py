@@ -16,7 +16,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS, Replacements
@@ -470,14 +470,14 @@ def test_compiled_code_makes_an_object_of_a_replaced_class(program: Callable[[st
     module = program("cv2.VideoWriter('c')", "cv2.WRITTEN")
     before = module.cv2.WRITTEN.copy()
     compiled: Callable[[torch.Tensor], torch.Tensor] = torch.compile(module.step, backend="eager")
-    with TRIAL_REPLACEMENTS.installed():
+    with TRIAL_REPLACEMENTS.install():
         compiled(torch.ones(3))
     assert [*before, "c"] == module.cv2.WRITTEN
 
 
 def test_methods_of_immutable_types_are_replaced() -> None:
     replacements = Replacements(lambda: iter([(deque, "rotate", lambda *_: "replaced")]))
-    with replacements.installed():
+    with replacements.install():
         assert deque[int]().rotate(1) == "replaced"  # type: ignore[func-returns-value]
     assert deque([1, 2]).rotate(1) is None  # type: ignore[func-returns-value]
 
@@ -499,7 +499,7 @@ def test_state_of_a_module_that_a_trial_imports_is_restored(tmp_path: Path, monk
         y: torch.Tensor = x * counting_calls.up()
         return y
 
-    with sandboxed():
+    with sandbox_runs():
         subject = Subject(counts)
         results = []
         for _ in range(2):

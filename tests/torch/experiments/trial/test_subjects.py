@@ -15,11 +15,11 @@ import torch
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.records.package_paths import library_roots
 
 HISTORY: list[float] = []
@@ -29,7 +29,7 @@ ONES = torch.ones(3)
 
 def runs(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[Result]]:
     """Run a function several times from the initial state, and check that the results are equal."""
-    with sandboxed():
+    with sandbox_runs():
         subject = Subject(fn, Arguments(*args))
         results = []
         assert subject.arguments is not None
@@ -37,10 +37,10 @@ def runs(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[Result]]:
             subject.restore()
             results.append(run(subject.call, subject, subject.arguments))
     for other in results[1:]:
-        assert difference(results[0].value, other.value) is None
-        assert difference(results[0].state, other.state) is None
-        assert difference(results[0].arguments, other.arguments) is None
-        assert difference(results[0].gradients, other.gradients) is None
+        assert describe_difference(results[0].value, other.value) is None
+        assert describe_difference(results[0].state, other.state) is None
+        assert describe_difference(results[0].arguments, other.arguments) is None
+        assert describe_difference(results[0].gradients, other.gradients) is None
         assert results[0].aliases == other.aliases
     return subject, results
 
@@ -413,7 +413,7 @@ def test_copied_lock_is_free() -> None:
     subject = Subject(model)
     assert subject.uncopied_descriptions == []
     assert subject.call.weight is not model.weight
-    with model.lock, sandboxed():
+    with model.lock, sandbox_runs():
         assert torch.equal(run(subject.call, subject, Arguments(torch.ones(3))).value, torch.ones(3))
 
 
@@ -496,7 +496,7 @@ def adds_to_total(x: torch.Tensor) -> torch.Tensor:
 def test_runs_do_not_change_an_assigned_tensor() -> None:
     subject, other = Subject(adds_to_total, Arguments(torch.ones(2))), torch.zeros(2)
     subject.assign({"TOTAL": other})
-    with subject.activated():
+    with subject.activate():
         assert torch.equal(subject.call(torch.ones(2)), torch.ones(2))
     assert torch.equal(other, torch.zeros(2))
 
@@ -547,7 +547,7 @@ def test_object_that_its_class_copies_as_itself_is_copied_by_attributes() -> Non
         return x * runner.steps
 
     subject = Subject(step)
-    with subject.activated():
+    with subject.activate():
         assert subject.call(torch.ones(())) == 1
         assert subject.call(torch.ones(())) == 2
     assert runner.steps == 0
@@ -564,7 +564,7 @@ def test_global_objects_that_their_classes_copy_as_themselves_are_copied() -> No
 
     subject = Subject(step)
     before = subject.state()
-    with subject.activated():
+    with subject.activate():
         assert subject.call(torch.ones(())) == 3
     assert (RUNNER.steps, SLOTTED.calls, TABLE["calls"]) == (0, 0, 0)
     after = subject.state()
@@ -626,7 +626,7 @@ def test_the_step_of_an_optimizer_with_a_scheduler_changes_the_copy_of_the_run()
     assert subject.arguments is not None
     before = model.weight.detach().clone()
     for _ in range(2):
-        arguments = subject.copies_of(subject.arguments)
+        arguments = subject.copy_arguments(subject.arguments)
         subject.call(*arguments.args)
         assert not torch.equal(arguments.args[0].weight, before)
         assert torch.equal(subject.arguments.args[0].weight, before)

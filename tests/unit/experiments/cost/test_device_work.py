@@ -1,4 +1,4 @@
-"""Device work of a call, counted from simulated profiler activities."""
+"""The device work of a call is counted from profiler activities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_launches_and_synchronizations_are_counted() -> None:
     assert device_work([Activity(name) for name in names]) == DeviceWork(5, 1, 4, 0)
 
 
-def test_peak_memory_of_the_call_on_the_device() -> None:
+def test_peak_memory_counts_only_memory_of_the_device() -> None:
     sizes = [("cuda", 100), ("cpu", 10_000), ("cuda", 50), ("cuda", -100), ("cuda", 60)]
     assert device_work([Activity("", memory, nbytes) for memory, nbytes in sizes]).peak_bytes == 150
     assert device_work([Activity("", "cuda", -100), Activity("", "cuda", 40)]).peak_bytes == 0
@@ -33,9 +33,9 @@ def test_device_activities_cover_only_the_call_and_write_nothing(capfd: pytest.C
         del first
         second.sum()
 
-    seen = record_device_activities(call, device=None)
-    memory = [activity.nbytes for activity in seen if activity.memory == "cpu"]
+    activities = record_device_activities(call, device=None)
+    memory = [activity.nbytes for activity in activities if activity.memory == "cpu"]
     assert {4000, -4000} <= set(memory)
     assert sum(memory) == 0
-    assert {"aten::ones", "aten::add", "aten::sum"} <= {activity.name for activity in seen}
+    assert {"aten::ones", "aten::add", "aten::sum"} <= {activity.name for activity in activities}
     assert capfd.readouterr() == ("", "")

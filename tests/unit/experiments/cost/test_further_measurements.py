@@ -1,4 +1,4 @@
-"""The table of measurements: what each row required_attribute, field and costs."""
+"""The table of further measurements: a row requires an attribute, fills a field and has a share of the time."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ COST = EntryCost("f", "0/0", settled=True, eager=TIME, compiled=TIME)
 MEMORY = MemoryCost(4, 3, 2, 1)
 
 
-class Compiled:
-    """The reports of a program that was compiled for some seconds."""
+class SlowToCompile:
+    """Stands for the reports of a program that took 40 seconds to compile."""
 
     def compile_seconds(self) -> float:
         return 40.0
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, rows: list[FurtherMeasurement], *, seconds: float = 100.0) -> EntryCost:
+def measure(monkeypatch: pytest.MonkeyPatch, rows: list[FurtherMeasurement], *, seconds: float = 100.0) -> EntryCost:
     monkeypatch.setattr(further_measurements, "MEASUREMENTS", rows)
-    at = cast("Any", SteadyState)("the entry", eager=None, compiled=None, correspondence=Compiled(), locate=None)
-    return with_further_measurements(COST, at, seconds=seconds, end=time.monotonic() + 1000.0)
+    steady_state = cast("Any", SteadyState)(
+        "the entry", eager=None, compiled=None, correspondence=SlowToCompile(), locate=None
+    )
+    return with_further_measurements(COST, steady_state, seconds=seconds, end=time.monotonic() + 1000.0)
 
 
-def test_rows_fill_their_fields_in_order_and_later_ones_see_what_earlier_ones_found(
+def test_rows_fill_their_fields_in_order_and_can_read_earlier_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = [
@@ -44,41 +46,42 @@ def test_rows_fill_their_fields_in_order_and_later_ones_see_what_earlier_ones_fo
         FurtherMeasurement("ops", "memory", 1.0, lambda _, cost: [cost.memory]),
         FurtherMeasurement("guards", "frame_guards", 1.0, lambda *_: pytest.fail("there are no guards")),
     ]
-    cost = measured(monkeypatch, rows)
+    cost = measure(monkeypatch, rows)
     assert cost.memory == MEMORY
     assert cast("Any", cost.ops) == [MEMORY]
     assert cost.guards is None
 
 
-def test_a_row_that_fails_or_is_out_of_time_costs_its_own_field_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_fails_or_is_out_of_time_leaves_only_its_own_field_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         FurtherMeasurement("guards", "entry", 1.0, lambda *_: 1 // 0),
         FurtherMeasurement("ops", "entry", -2.0, lambda *_: require_time()),
         FurtherMeasurement("memory", "entry", 2.0, lambda *_: MEMORY),
     ]
-    assert measured(monkeypatch, rows) == EntryCost("f", "0/0", settled=True, eager=TIME, compiled=TIME, memory=MEMORY)
+    assert measure(monkeypatch, rows) == EntryCost("f", "0/0", settled=True, eager=TIME, compiled=TIME, memory=MEMORY)
 
 
 def test_unused_time_of_a_row_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[float] = []
+    seconds_available: list[float] = []
     rows = [
-        FurtherMeasurement("memory", "entry", share, lambda *_: left.append(seconds_left())) for share in (0.5, 1.0)
+        FurtherMeasurement("memory", "entry", share, lambda *_: seconds_available.append(seconds_left()))
+        for share in (0.5, 1.0)
     ]
-    measured(monkeypatch, rows)
-    assert left == [pytest.approx(50.0, abs=5.0), pytest.approx(150.0, abs=5.0)]
-    left.clear()
-    measured(monkeypatch, rows, seconds=0.0)  # little was spent before
-    assert left == [pytest.approx(0.5 * MIN_BASIS_S, abs=4.0), pytest.approx(1.5 * MIN_BASIS_S, abs=4.0)]
-    left.clear()
-    compiles = FurtherMeasurement(
-        "memory", "entry", 0.0, lambda *_: left.append(seconds_left()), compile_time_share=2.0
+    measure(monkeypatch, rows)
+    assert seconds_available == [pytest.approx(50.0, abs=5.0), pytest.approx(150.0, abs=5.0)]
+    seconds_available.clear()
+    measure(monkeypatch, rows, seconds=0.0)  # little was spent before
+    assert seconds_available == [pytest.approx(0.5 * MIN_BASIS_S, abs=4.0), pytest.approx(1.5 * MIN_BASIS_S, abs=4.0)]
+    seconds_available.clear()
+    compiling_row = FurtherMeasurement(
+        "memory", "entry", 0.0, lambda *_: seconds_available.append(seconds_left()), compile_time_share=2.0
     )
-    measured(monkeypatch, [compiles])
-    assert left == [pytest.approx(80.0, abs=5.0)]
+    measure(monkeypatch, [compiling_row])
+    assert seconds_available == [pytest.approx(80.0, abs=5.0)]
 
 
-def test_every_row_fills_a_field_of_the_cost_and_needs_one_that_exists() -> None:
-    known = {*EntryCost.__struct_fields__, *SteadyState.__dataclass_fields__}
+def test_every_row_fills_a_field_of_the_cost_and_needs_an_existing_field() -> None:
+    fields = {*EntryCost.__struct_fields__, *SteadyState.__dataclass_fields__}
     assert {row.field for row in MEASUREMENTS} <= {*EntryCost.__struct_fields__}
-    assert {row.required_attribute for row in MEASUREMENTS} <= known
+    assert {row.required_attribute for row in MEASUREMENTS} <= fields
     assert all(row.time_share + row.compile_time_share > 0 for row in MEASUREMENTS)

@@ -1,4 +1,4 @@
-"""Stretches between marks belong to graphs, breaks or guards; device clocks are read after the work is done."""
+"""The times between marks belong to graphs, breaks or guards; device clocks are read after the work is done."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jupyter_graphbreak.report.schema import Frame, Resume, Skipped
 from tests.support.sample_reports import two_breaks
 
 
-def test_profile_gives_lookup_times_and_operations_outside_graphs() -> None:
+def test_a_profile_contains_lookup_times_and_operations_outside_graphs() -> None:
     ranges = [
         Range("call", "", 0, 100),
         Range("lookup", "", 5, 10),
@@ -45,17 +45,17 @@ def test_profile_gives_lookup_times_and_operations_outside_graphs() -> None:
     assert lookup_us_by_frame([ranges, ranges[:4]]) == {"0/0": 5.0, "1/0": 4.0}
 
 
-GRAPH, INNER_FAMILY = Owner("graph", "A", None, "0/0"), Owner("graph", "B", None, "1/0")
-WAY_IN, RESUMED = Owner("guards", "A", None, "0/0"), Owner("guards", "B", "b1", "1/0")
-FIRST, SECOND = Owner("outside", None, "b1"), Owner("outside", None, "b2")
-CALLED = Owner("guards", "C", "b2", "2/0")
+GRAPH, INNER_GRAPH = Owner("graph", "A", None, "0/0"), Owner("graph", "B", None, "1/0")
+ENTRY_GUARDS, RESUME_GUARDS = Owner("guards", "A", None, "0/0"), Owner("guards", "B", "b1", "1/0")
+FIRST_BREAK, SECOND_BREAK = Owner("outside", None, "b1"), Owner("outside", None, "b2")
+CALLEE_GUARDS = Owner("guards", "C", "b2", "2/0")
 
 
 def call_of(*marks: tuple[str, str, float], total: float) -> CallTime:
     return CallTime(total, [Mark(*mark) for mark in marks])
 
 
-BROKEN = call_of(
+CALL_WITH_BREAKS = call_of(
     ("entered", "0/0", 20.0),
     ("marked", "0/0", 21.0),
     ("graph", "0", 26.5),
@@ -77,17 +77,17 @@ BROKEN = call_of(
 )
 
 
-def test_each_stretch_is_assigned_to_its_owner() -> None:
+def test_the_time_between_marks_is_assigned_to_its_owner() -> None:
     owners = Owners(two_breaks(), ["0/0", "1/0"], {"2/0": 4.0}, Overhead(mark_us=1.0, graph_to_break_us=3.0))
-    assert owners.times_by_owner(BROKEN) == pytest.approx(
+    assert owners.times_by_owner(CALL_WITH_BREAKS) == pytest.approx(
         {
-            WAY_IN: 19.5 + 5.0 + 3.0,
+            ENTRY_GUARDS: 19.5 + 5.0 + 3.0,
             GRAPH: 10.0 + 3.0,
-            FIRST: 7.0,
-            RESUMED: 5.0 + 2.0,
-            INNER_FAMILY: 7.0,
-            CALLED: 4.0,
-            SECOND: 1.0 + 6.0 + 9.0 + 10.0,
+            FIRST_BREAK: 7.0,
+            RESUME_GUARDS: 5.0 + 2.0,
+            INNER_GRAPH: 7.0,
+            CALLEE_GUARDS: 4.0,
+            SECOND_BREAK: 1.0 + 6.0 + 9.0 + 10.0,
             NO_OWNER: 2.0 + 4.0,
         }
     )
@@ -110,15 +110,15 @@ def test_time_in_an_eager_resume_function_belongs_to_the_break_that_makes_it_eag
     assert (times[Owner("outside", None, "b1")], times[Owner("outside", None, "b2")]) == (2.0, 6.0)
 
 
-def test_frame_left_by_an_exception_is_closed() -> None:
+def test_a_frame_that_an_exception_leaves_is_closed() -> None:
     marks = [("entered", "0/0", 5.0), ("entered", "1/0", 6.0), ("left", "0/0", 7.0)]
     times = Owners(two_breaks()).times_by_owner(call_of(*marks, total=10.0))
     assert times[NO_OWNER] == 3.0
 
 
-def test_overhead_of_marks_is_measured_from_the_calls() -> None:
-    assert mark_us([BROKEN]) == 1.0
-    assert graph_to_break_us([BROKEN]) == 10.0
+def test_the_overhead_of_marks_is_measured_in_the_calls() -> None:
+    assert mark_us([CALL_WITH_BREAKS]) == 1.0
+    assert graph_to_break_us([CALL_WITH_BREAKS]) == 10.0
     assert (mark_us([]), graph_to_break_us([])) == (0.0, 0.0)
 
 
@@ -133,13 +133,13 @@ def test_parts_come_from_typical_calls_and_add_up() -> None:
     assert [part.time.median_us for part in parts] == [30.0, 73.0]
     assert parts[1].time.runs == 2
     assert time_share(parts) == pytest.approx(73 / 103, abs=0.001)
-    total, parts = divide_into_parts(calls[2:], Owners(two_breaks(), ["0/0"]))  # widely spread calls
+    total, parts = divide_into_parts(calls[2:], Owners(two_breaks(), ["0/0"]))  # calls with a wide spread
     assert sum(part.time.median_us for part in parts) == total.median_us == 107.0
 
 
 def test_overhead_is_subtracted_from_the_call() -> None:
     owners = Owners(two_breaks(), ["0/0", "1/0"], {}, Overhead(mark_us=1.0))
-    call = CallTime(BROKEN.total_us, BROKEN.marks, 0, 100.0)
+    call = CallTime(CALL_WITH_BREAKS.total_us, CALL_WITH_BREAKS.marks, 0, 100.0)
     total, parts = divide_into_parts([call], owners)
     # Subtracted: two marks, the work after a graph, and half a mark at each end of a stretch.
     assert total.median_us == pytest.approx(110.0 - 2.0 - 3.5 - 7.0)
@@ -152,10 +152,10 @@ class SimulatedDevice:
 
     def __init__(self, *times_ms: float) -> None:
         self.times = list(times_ms)
-        self.waited = 0
+        self.synchronizations = 0
 
     def synchronize(self) -> None:
-        self.waited += 1
+        self.synchronizations += 1
 
     def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - the name in torch.cuda
         assert enable_timing
@@ -165,11 +165,11 @@ class SimulatedDevice:
             time = float("nan")
 
             def record(self) -> None:
-                assert not device.waited
+                assert not device.synchronizations
                 self.time = device.times.pop(0)
 
             def elapsed_time(self, later: Event) -> float:
-                assert device.waited
+                assert device.synchronizations
                 return later.time - self.time
 
         return Event()
@@ -180,4 +180,4 @@ def test_device_is_synchronized_once_after_all_marks() -> None:
     clock = CudaClock(device)
     marks = [clock.mark() for _ in range(3)]
     assert clock.times_us(marks) == [0.0, 1000.0, 3500.0]
-    assert device.waited == 1
+    assert device.synchronizations == 1

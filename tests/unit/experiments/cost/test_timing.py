@@ -1,4 +1,4 @@
-"""Variants run in turn, disturbed calls do not count, and medians differ only if their spreads allow it."""
+"""Variants run in turn, disturbed calls do not count, and medians differ only if their spreads show it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from jupyter_graphbreak.experiments.cost.timing import (
 from jupyter_graphbreak.report.cost import Spread, may_be_equal
 
 
-def noted(log: list[str], name: str) -> Callable[[], CallTime]:
+def call_that_logs(log: list[str], name: str) -> Callable[[], CallTime]:
     def run() -> CallTime:
         assert not gc.isenabled()
         log.append(name)
@@ -38,9 +38,9 @@ def noted(log: list[str], name: str) -> Callable[[], CallTime]:
     return run
 
 
-def test_variants_take_turns_and_the_first_one_changes() -> None:
+def test_variants_take_turns_and_the_first_of_a_round_alternates() -> None:
     log: list[str] = []
-    times = time_in_turn([noted(log, "a"), noted(log, "b"), noted(log, "c")], Budget(0.0, 1))
+    times = time_in_turn([call_that_logs(log, "a"), call_that_logs(log, "b"), call_that_logs(log, "c")], Budget(0.0, 1))
     assert "".join(log[:9]) == "abcbcacab"
     assert [len(calls) for calls in times] == [MIN_RUNS] * 3
     assert gc.isenabled()
@@ -48,16 +48,19 @@ def test_variants_take_turns_and_the_first_one_changes() -> None:
 
 def test_the_budget_ends_the_rounds() -> None:
     seconds = itertools.count()
-    (calls,) = time_in_turn([noted([], "a")], Budget(20, 100), clock=lambda: next(seconds))
+    (calls,) = time_in_turn([call_that_logs([], "a")], Budget(20, 100), clock=lambda: next(seconds))
     assert MIN_RUNS < len(calls) < 35
-    (calls,) = time_in_turn([noted([], "a")], Budget(1e9, 12))
+    (calls,) = time_in_turn([call_that_logs([], "a")], Budget(1e9, 12))
     assert len(calls) == 12
 
 
 def test_disturbed_calls_count_only_if_the_others_are_too_few() -> None:
-    calm, once, twice = CallTime(1.0), CallTime(9.0, (), 1), CallTime(19.0, (), 2)
-    assert undisturbed_calls([twice, once, *[calm] * MIN_RUNS]) == [calm] * MIN_RUNS
-    assert undisturbed_calls([calm, *[once] * MIN_RUNS, twice]) == [calm, *[once] * MIN_RUNS]
+    calm, disturbed_once, disturbed_twice = CallTime(1.0), CallTime(9.0, (), 1), CallTime(19.0, (), 2)
+    assert undisturbed_calls([disturbed_twice, disturbed_once, *[calm] * MIN_RUNS]) == [calm] * MIN_RUNS
+    assert undisturbed_calls([calm, *[disturbed_once] * MIN_RUNS, disturbed_twice]) == [
+        calm,
+        *[disturbed_once] * MIN_RUNS,
+    ]
 
 
 def test_waiting_for_a_processor_is_not_part_of_a_call() -> None:
@@ -70,7 +73,7 @@ def test_waiting_for_a_processor_is_not_part_of_a_call() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports it")
-def test_the_time_without_a_processor_is_known() -> None:
+def test_the_time_without_a_processor_is_measured() -> None:
     def compete() -> None:
         os.sched_setaffinity(0, {processor})
         while True:
@@ -78,8 +81,8 @@ def test_the_time_without_a_processor_is_known() -> None:
 
     processor = min(os.sched_getaffinity(0))
     before_affinity = os.sched_getaffinity(0)
-    rival = multiprocessing.get_context("fork").Process(target=compete, daemon=True)
-    rival.start()
+    competitor = multiprocessing.get_context("fork").Process(target=compete, daemon=True)
+    competitor.start()
     try:
         os.sched_setaffinity(0, {processor})
         start, waiting_us_before, thread_s_before = time.perf_counter(), waiting_us_so_far(), time.thread_time()
@@ -88,12 +91,12 @@ def test_the_time_without_a_processor_is_known() -> None:
         wall_us, waiting_us = (time.perf_counter() - start) * 1e6, waiting_us_so_far() - waiting_us_before
     finally:
         os.sched_setaffinity(0, before_affinity)
-        rival.kill()
-        rival.join()
+        competitor.kill()
+        competitor.join()
     assert wall_us - waiting_us == pytest.approx(0.2e6, rel=0.2)
 
 
-def test_busy_machine_gets_twice_the_time() -> None:
+def test_a_busy_machine_gets_twice_the_time() -> None:
     seconds = itertools.count()
     (calls,) = time_in_turn([lambda: CallTime(9.0e6, (), 3)], Budget(20, 100), clock=lambda: next(seconds))
     assert 35 < len(calls) < 50
@@ -104,7 +107,7 @@ def test_a_spread_is_the_median_and_the_quartiles() -> None:
     assert spread([4.0]) == Spread(4.0, 4.0, 4.0, 1)
 
 
-def test_processor_time_is_given_if_measured() -> None:
+def test_processor_time_is_reported_if_it_was_measured() -> None:
     calls = [CallTime(10.0, processor_us=us) for us in (4.0, 6.0, 50.0)]
     assert spread_of(calls) == Spread(10.0, 10.0, 10.0, 3, 6.0)
     assert spread_of([CallTime(10.0)]).processor_us is None
@@ -123,16 +126,16 @@ def test_medians_of_many_runs_are_distinguished(median: float, runs: int, *, sam
     [
         ([1.2] * 9, 1.2),
         ([1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.0], 1.0),
-        ([2.0, 3.0, 2.4, 2.8, 2.2, 2.6, 2.5], 2.5),  # not exact, but longer for sure
+        ([2.0, 3.0, 2.4, 2.8, 2.2, 2.6, 2.5], 2.5),  # not exact, but certainly longer
         ([0.5, 1.6, 1.1, 0.7, 2.0, 0.9, 1.3], None),  # may be shorter or longer
         ([1.2] * 6, None),  # too few
     ],
 )
-def test_a_ratio_that_is_not_clear_is_left_out(ratios: list[float], ratio: float | None) -> None:
+def test_a_ratio_that_is_unclear_is_left_out(ratios: list[float], ratio: float | None) -> None:
     assert clear_ratio(ratios) == ratio
 
 
-def test_calls_are_compared_in_pairs_whose_first_call_alternates() -> None:
+def test_calls_are_compared_in_pairs_and_the_first_call_alternates() -> None:
     order: list[str] = []
 
     def call(name: str, us: float) -> Callable[[], CallTime]:

@@ -1,4 +1,4 @@
-"""Changes that may end recompiles, and how they relate."""
+"""Candidate changes against recompiles, and which of them include others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_graphbreak.experiments.trial.call_specs import Path, Root
 X, Y = (Size(Path(Root("argument", name)), 0, (4, 6)) for name in "xy")
 
 
-def test_a_mark_includes_the_marks_that_it_repeats_but_no_change_of_the_code() -> None:
+def test_a_candidate_includes_those_whose_marks_it_repeats_but_no_code_change() -> None:
     one, both = marking_candidate([X], "mark_dynamic", "model"), marking_candidate([X, Y], "mark_dynamic", "model")
     assert both.includes(one)
     assert not one.includes(both)
@@ -23,7 +23,7 @@ def test_a_mark_includes_the_marks_that_it_repeats_but_no_change_of_the_code() -
         assert not one.includes(RecompileCandidate("Compute `n` before the call", (family,), Adjustment()))
 
 
-def test_a_hyperparameter_that_stays_a_tensor_is_named_and_not_its_optimizer() -> None:
+def test_numbers_that_stay_tensors_are_listed_by_name() -> None:
     groups = Path(Root("closure", "opt")).into("attribute", "param_groups")
     rates = [Number(groups.into("item", group).into("item", "lr"), (0.1, 0.05)) for group in (0, 1)]
     step = Number(Path(Root("module", "self")).into("attribute", "step"), (0, 1))

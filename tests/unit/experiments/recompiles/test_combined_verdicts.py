@@ -1,4 +1,4 @@
-"""A change that is tried together with a remedy for breaks says what the remedy's own verdict says."""
+"""The verdict on a change that is combined with a remedy for breaks includes the verdict on the remedy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
 WORKING_TRIAL = CandidateTrial(RecompileCandidate("dynamic", ("dynamic",), Adjustment(dynamic=True)), "works")
 
 
-@pytest.mark.parametrize("of_remedy", ["works", "works on what ran", "works but differs"])
-def test_a_combined_change_is_no_better_than_its_parts(of_remedy: RemedyVerdict) -> None:
-    remedy = Remedy("r1", ["b1"], "branch", "", "edit", of_remedy, reason="a reason", differences=["prints nothing"])
-    combined = WORKING_TRIAL.combined_with(remedy)
-    assert (combined.verdict, combined.reason, combined.differences) == (of_remedy, "a reason", ["prints nothing"])
+@pytest.mark.parametrize("remedy_verdict", ["works", "works on what ran", "works but differs"])
+def test_a_combined_change_is_no_better_than_its_parts(remedy_verdict: RemedyVerdict) -> None:
+    remedy = Remedy(
+        "r1", ["b1"], "branch", "", "edit", remedy_verdict, reason="a reason", differences=["prints nothing"]
+    )
+    combined = WORKING_TRIAL.combine_with(remedy)
+    assert (combined.verdict, combined.reason, combined.differences) == (remedy_verdict, "a reason", ["prints nothing"])
     differs = replace(WORKING_TRIAL, verdict="works but differs", reason="its own", differences=["warns"])
-    assert differs.combined_with(remedy).verdict == "works but differs"
-    assert differs.combined_with(remedy).reason == "its own"
+    assert differs.combine_with(remedy).verdict == "works but differs"
+    assert differs.combine_with(remedy).reason == "its own"

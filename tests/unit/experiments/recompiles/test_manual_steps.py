@@ -1,4 +1,4 @@
-"""The advice to the reader about recompiles: one sentence for each cause, with the recompiles of this cause."""
+"""Manual steps about recompiles: one sentence for each cause, with the recompiles that it explains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CODE = "pad = 16 - int(x.shape[0])"
 
 
-def test_line_of_a_library_is_named_with_its_file() -> None:
+def test_a_line_in_a_library_is_shown_with_its_file() -> None:
     sentence = manual_step(
         Variations(), Variations(), [], SpecializingLine("/site-packages/lib/pad.py", 7, CODE, "pad.py")
     )
@@ -35,7 +35,7 @@ def test_line_of_a_library_is_named_with_its_file() -> None:
     assert "convert it outside" not in sentence
 
 
-def test_line_of_the_reader_says_how_to_write_it() -> None:
+def test_the_step_for_a_line_of_the_user_says_how_to_rewrite_it() -> None:
     sentence = manual_step(Variations(), Variations(), [], SpecializingLine("s1", 7, CODE))
     assert sentence.startswith(f"Line 7, `{CODE}`, makes a constant")
     assert "convert it outside" in sentence
@@ -50,19 +50,19 @@ def test_a_list_that_grows_is_the_cause_even_if_a_line_makes_a_constant_of_a_num
     assert "makes a constant of a size or a number" in step, "the body of the loop, not its header"
 
 
-def test_an_object_that_is_gone_was_made_anew() -> None:
-    gone = GuardFailure("Cache line invalidated because L['self'] got deallocated")
-    recompile = Recompile("2/1", "2/0", "step", None, [gone], id="r1")
+def test_a_deallocated_object_was_replaced_by_a_new_one() -> None:
+    deallocated = GuardFailure("Cache line invalidated because L['self'] got deallocated")
+    recompile = Recompile("2/1", "2/0", "step", None, [deallocated], id="r1")
     assert is_about_freed_objects(recompile)
-    assert not is_about_freed_objects(replace(recompile, reasons=[gone, GuardFailure("L['lr'] == 0.1")]))
+    assert not is_about_freed_objects(replace(recompile, reasons=[deallocated, GuardFailure("L['lr'] == 0.1")]))
     ((step, _),) = manual_steps(Variations(), [recompile], None)
     assert step.startswith("`self` is a new object, and the one that the code was compiled for is gone")
-    gone = GuardFailure("Cache line invalidated because L['___stack0'] got deallocated")
-    ((step, _),) = manual_steps(Variations(), [replace(recompile, reasons=[gone])], None)
+    deallocated = GuardFailure("Cache line invalidated because L['___stack0'] got deallocated")
+    ((step, _),) = manual_steps(Variations(), [replace(recompile, reasons=[deallocated])], None)
     assert step == GENERAL_STEP
 
 
-def test_each_function_that_is_passed_has_its_own_graph() -> None:
+def test_every_function_that_is_passed_has_its_own_graph() -> None:
     guards = [
         "___check_obj_id(L['kernel'].__code__, 140), type=<class 'code'>",
         "CodeGuardAccessor: Not a function on L['kernel'].__code__",
@@ -81,14 +81,14 @@ def test_each_function_that_is_passed_has_its_own_graph() -> None:
     assert guard.variation == "`kernel` is a different function"
 
 
-def test_training_and_evaluation_have_a_graph_each() -> None:
+def test_training_and_evaluation_need_different_graphs() -> None:
     recompile = Recompile("0/1", "0/0", "forward", None, [GuardFailure("GLOBAL_STATE changed: grad_mode ")])
     assert are_recompiles_expected(Variations(), [recompile])
     other = replace(recompile, reasons=[GuardFailure("GLOBAL_STATE changed: grad_mode num_threads ")])
     assert not are_recompiles_expected(Variations(), [other])
 
 
-def test_a_counter_of_the_object_whose_method_is_called_at_a_break() -> None:
+def test_a_counter_of_an_object_whose_method_is_called_at_a_break_is_recognized() -> None:
     recompile = Recompile("1/1", "1/0", "step", None, [GuardFailure("___stack0.__self__.n == 0")], id="r1")
     ((step, _),) = manual_steps(Variations(), [recompile], SpecializingLine("s1", 11, "self.n += n"))
     assert step.startswith("`self.n` of the method that is called at the break varies: keep the number in a tensor")
@@ -111,22 +111,22 @@ def test_an_optimizer_that_counts_its_steps_in_python_stays_out_of_the_compiled_
     assert "leave `step()` of this optimizer out of the compiled function" in counted
 
 
-@pytest.mark.parametrize(("kind", "first", "words"), [
+@pytest.mark.parametrize(("kind", "first", "kind_words"), [
     ("kind", 0.0, "is a number"),
     ("rank", 1, "has a different number of dimensions"),
     ("none", None, "is None"),
 ])  # fmt: skip
-def test_own_state_is_to_be_set_before_the_first_call(kind: OtherKind, first: Any, words: str) -> None:
+def test_a_modules_own_state_has_to_be_set_before_the_first_call(kind: OtherKind, first: Any, kind_words: str) -> None:
     later = TensorSpec((3,), torch.float32, torch.device("cpu"), requires_grad=False)
-    own = Path(Root("module", "self")).into("attribute", "v")
-    for place, is_own in ((own, True), (Path(Root("argument", "x")), False)):
-        variations = Variations(others=(OtherVariation(place, kind, (first, later)),))
+    own_state = Path(Root("module", "self")).into("attribute", "v")
+    for path, is_own in ((own_state, True), (Path(Root("argument", "x")), False)):
+        variations = Variations(others=(OtherVariation(path, kind, (first, later)),))
         step = manual_step(variations, variations, [], None)
         assert ("before the first call" in step) == is_own
-        assert words in step or not is_own
+        assert kind_words in step or not is_own
 
 
-def test_values_that_share_a_graph_are_not_reported_to_have_their_own() -> None:
+def test_the_step_says_whether_values_share_a_graph() -> None:
     position = Number(Path(Root("argument", "position")), (0, 1, 2, 3))
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("position == 0")], id="r1")
     line = SpecializingLine("s1", 7, "cache[position] = x")
@@ -148,16 +148,16 @@ def test_values_that_share_a_graph_are_not_reported_to_have_their_own() -> None:
     ],
 )
 def test_a_smaller_last_batch_can_be_left_out(dim: int, sizes: tuple[int, ...], sentence: str) -> None:
-    named = Variations(sizes=(Size(Path(Root("argument", "x")), dim, sizes),))
-    step = manual_step(named, named, [], None)
+    variations = Variations(sizes=(Size(Path(Root("argument", "x")), dim, sizes),))
+    step = manual_step(variations, variations, [], None)
     assert step.startswith(sentence)
     assert ("drop_last=True" in step) == ("last batch" in sentence)
 
 
-def test_several_numbers_vary() -> None:
+def test_a_step_names_all_numbers_that_vary() -> None:
     numbers = tuple(Number(Path(Root("argument", name)), (0.1, 0.2)) for name in ("beta", "gamma"))
-    named = Variations(numbers=numbers)
-    assert manual_step(named, named, [], None).startswith("`beta` and `gamma` vary: keep them the same")
+    variations = Variations(numbers=numbers)
+    assert manual_step(variations, variations, [], None).startswith("`beta` and `gamma` vary: keep them the same")
     assert manual_step(Variations(numbers=numbers[:1]), Variations(numbers=numbers[:1]), [], None).startswith(
         "`beta` varies"
     )
@@ -179,7 +179,7 @@ def test_each_cause_has_its_own_sentence() -> None:
     ]
 
 
-def test_an_inference_tensor_has_its_own_sentence_beside_the_grad_mode() -> None:
+def test_inference_tensors_and_the_grad_mode_have_different_sentences() -> None:
     tracked = "CPU, BackendSelect, ADInplaceOrView, AutogradCPU"
     guard = f"tensor 'x' dispatch key set mismatch. expected DispatchKeySet({tracked}), actual DispatchKeySet(CPU)"
     reasons = [GuardFailure(guard), GuardFailure("GLOBAL_STATE changed: grad_mode ")]
@@ -198,7 +198,7 @@ def test_an_inference_tensor_has_its_own_sentence_beside_the_grad_mode() -> None
     assert step == GENERAL_STEP
 
 
-def test_a_line_that_a_guard_names_is_not_the_cause_in_another_function() -> None:
+def test_a_line_is_not_the_cause_of_recompiles_in_a_different_function() -> None:
     calls = Number(Path(Root("module", "self")).into("attribute", "calls"), (0, 1, 2))
     recompile = Recompile("1/1", "1/0", "forward", None, [GuardFailure("self.calls == 0")], id="r1")
     line = SpecializingLine("s1", 11, "print(f'{loss}')", frame="2/0")

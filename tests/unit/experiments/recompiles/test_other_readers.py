@@ -1,4 +1,4 @@
-"""Code outside a compiled function that reads a number gets a tensor if the number becomes one."""
+"""Code outside the compiled function may read a number that becomes a tensor; the first such line is found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARGUMENT = Path(Root("argument", "k"))
 
 
 @pytest.mark.parametrize(
-    ("path", "line", "found"),
+    ("path", "line", "expected_line"),
     [
         (SCALE, "print(SCALE)", 5),
         (SCALE, "SCALE = 3", None),
@@ -30,7 +30,9 @@ ARGUMENT = Path(Root("argument", "k"))
         (ARGUMENT, "print(k)", None),
     ],
 )
-def test_a_line_outside_the_function_that_reads_the_number(path: Path, line: str, found: int | None) -> None:
+def test_a_line_outside_the_function_that_reads_the_number_is_found(
+    path: Path, line: str, expected_line: int | None
+) -> None:
     text = f"""
     def step():
         return x * SCALE * net.rate * group["lr"]
@@ -38,11 +40,11 @@ def test_a_line_outside_the_function_that_reads_the_number(path: Path, line: str
         {line}
     """
     reader = find_reading_line([path], ast.parse(textwrap.dedent(text)), 2)
-    assert (reader.line if reader is not None else None) == found
+    assert (reader.line if reader is not None else None) == expected_line
     assert reader is None or reader.path == path
 
 
-def test_the_function_is_in_a_different_source() -> None:
+def test_the_function_may_be_in_a_different_source() -> None:
     reader = find_reading_line([SCALE], ast.parse("for SCALE in (1, 2):\n    step()\nprint(SCALE)\n"), None)
     assert reader is not None
     assert reader.line == 3

@@ -1,4 +1,4 @@
-"""The places in the source at which a mark is inserted at a call, and ``dynamic=True`` at a ``torch.compile``."""
+"""The lines before which a mark is inserted, and the calls to ``torch.compile`` that get ``dynamic=True``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def f(x: Any, k: Any = 0) -> None:
     """Do nothing; a placeholder for the compiled function."""
 
 
-def site_of(text: str, **options: Any) -> CallSite:
-    """Return the place of the call of ``f`` in a text."""
+def call_site_in(text: str, **options: Any) -> CallSite:
+    """Return the location of the call to ``f`` in source text."""
     tree = ast.parse(text.replace("%%", "##"))
     call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "f")
     end_line, end_column = call.end_lineno or 0, call.end_col_offset or 0
@@ -29,10 +29,10 @@ def site_of(text: str, **options: Any) -> CallSite:
     return CallSite("cell", "<module>", call.lineno, end_line, call.col_offset, end_column, None, visible_names)
 
 
-def placed(text: str, *preparations: CallPreparation, **options: Any) -> str | None:
-    """Return a text with code before the call of ``f``."""
+def insert_preparations(text: str, *preparations: CallPreparation, **options: Any) -> str | None:
+    """Return source text with preparations inserted before the call to ``f``."""
     return insert_lines_before_calls(
-        text, [site_of(text, **options)], f, preparations, reserved_names=options.get("taken", ())
+        text, [call_site_in(text, **options)], f, preparations, reserved_names=options.get("taken", ())
     )
 
 
@@ -55,7 +55,7 @@ def placed(text: str, *preparations: CallPreparation, **options: Any) -> str | N
     ],
 )
 def test_a_mark_is_inserted_before_the_statement_of_the_call(text: str, expected: str) -> None:
-    assert placed(text, MARK) == expected
+    assert insert_preparations(text, MARK) == expected
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_a_mark_is_inserted_before_the_statement_of_the_call(text: str, expected
         ("def g():\n    f(make(3))", "def g():\n    x = make(3)\n    mark(x, 0)\n    f(x)"),
     ],
 )
-def test_no_variable_of_another_cell_is_replaced(text: str, expected: str) -> None:
-    assert placed(text, MARK, taken={"x"}) == expected
+def test_no_variable_of_a_different_cell_is_overwritten(text: str, expected: str) -> None:
+    assert insert_preparations(text, MARK, taken={"x"}) == expected
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_no_variable_of_another_cell_is_replaced(text: str, expected: str) -> No
         "f(**a, **b)",
     ],
 )
-def test_no_place_is_found_if_the_call_is_not_evaluated_once_and_always(text: str) -> None:
-    assert placed(text, MARK) is None
+def test_nothing_is_inserted_if_the_call_is_not_evaluated_exactly_once(text: str) -> None:
+    assert insert_preparations(text, MARK) is None
 
 
 SETTINGS = ["torch._dynamo.config.x = True"]
@@ -104,42 +104,44 @@ SETTINGS = ["torch._dynamo.config.x = True"]
     ],
 )
 def test_settings_are_changed_once_before_the_loop_around_the_call(text: str, expected: str) -> None:
-    assert insert_lines_before_calls(text, [site_of(text)], f, [MARK], SETTINGS) == expected
+    assert insert_lines_before_calls(text, [call_site_in(text)], f, [MARK], SETTINGS) == expected
 
 
 def test_settings_are_changed_before_the_first_of_two_calls_only() -> None:
     text = "f(a)\nfor a in b:\n    g(a)"
-    first = site_of(text)
+    first = call_site_in(text)
     second = first._replace(line=3, end_line=3, column=4, end_column=8)
     expected = "torch._dynamo.config.x = True\nmark(a, 0)\nf(a)\nfor a in b:\n    mark(a, 0)\n    g(a)"
     assert insert_lines_before_calls(text, [second, first], f, [MARK], SETTINGS) == expected
 
 
-def test_torch_is_imported_before_the_settings_if_the_code_does_not_know_it() -> None:
+def test_torch_is_imported_before_the_settings_if_the_code_has_not_imported_it() -> None:
     text = "for a in b:\n    f(a)"
     expected = "import torch\ntorch._dynamo.config.x = True\nfor a in b:\n    mark(a, 0)\n    f(a)"
-    assert insert_lines_before_calls(text, [site_of(text, visible=())], f, [MARK], SETTINGS) == expected
+    assert insert_lines_before_calls(text, [call_site_in(text, visible=())], f, [MARK], SETTINGS) == expected
 
 
 def test_two_arguments_that_are_computed_in_the_call_are_both_marked_in_their_order() -> None:
     marks = [CallPreparation(Path(Root("argument", name)), "mark(NAME, 0)") for name in "kx"]
-    assert placed("f(make(n), make(m))", *marks) == ("x = make(n)\nk = make(m)\nmark(k, 0)\nmark(x, 0)\nf(x, k)")
+    assert insert_preparations("f(make(n), make(m))", *marks) == (
+        "x = make(n)\nk = make(m)\nmark(k, 0)\nmark(x, 0)\nf(x, k)"
+    )
 
 
-def test_an_argument_that_becomes_a_tensor_keeps_its_place_in_the_evaluation_order() -> None:
+def test_an_argument_that_becomes_a_tensor_keeps_its_position_in_the_evaluation_order() -> None:
     mark = CallPreparation(Path(Root("argument", "k")), "mark(NAME, 0)")
     as_tensor = CallPreparation(Path(Root("argument", "x")), "tensor(NAME)", assigns=True)
     expected = "x = n + 1\nk = make(m)\nmark(k, 0)\nx = tensor(x)\nf(x, k)"
-    assert placed("f(n + 1, make(m))", mark, as_tensor) == expected
-    assert placed("f(n + 1, make(m))", as_tensor, mark) is None
+    assert insert_preparations("f(n + 1, make(m))", mark, as_tensor) == expected
+    assert insert_preparations("f(n + 1, make(m))", as_tensor, mark) is None
 
 
 def test_a_number_becomes_a_tensor_in_the_call_itself() -> None:
-    assert placed("f(a, n + 1)", AS_TENSOR) == "f(a, tensor(n + 1))"
+    assert insert_preparations("f(a, n + 1)", AS_TENSOR) == "f(a, tensor(n + 1))"
 
 
-def test_torch_is_imported_if_the_code_does_not_know_it() -> None:
-    assert placed("f(a)", MARK, visible=()) == "import torch\nmark(a, 0)\nf(a)"
+def test_torch_is_imported_if_the_code_has_not_imported_it() -> None:
+    assert insert_preparations("f(a)", MARK, visible=()) == "import torch\nmark(a, 0)\nf(a)"
 
 
 @pytest.mark.parametrize(
@@ -159,18 +161,18 @@ def test_torch_is_imported_if_the_code_does_not_know_it() -> None:
         ("class Run:\n    y = f(a)", None),
     ],
 )
-def test_a_global_is_assigned_before_the_call_in_a_function_that_may_do_so(text: str, expected: str | None) -> None:
+def test_a_global_is_assigned_before_the_call_if_the_function_can_assign_it(text: str, expected: str | None) -> None:
     before = CallPreparation(Path(Root("global", "N", "__main__")), "tensor(NAME)", assigns=True)
-    assert placed(text, before, visible={"torch", "N"}) == expected
+    assert insert_preparations(text, before, visible={"torch", "N"}) == expected
 
 
-def test_a_global_of_a_module_is_assigned_by_the_name_of_the_module() -> None:
+def test_a_global_of_a_module_is_assigned_as_an_attribute_of_the_module() -> None:
     before = CallPreparation(Path(Root("global", "N", "lib.settings")), "tensor(NAME)", assigns=True)
     text = "def run(b):\n    f(a)"
-    site = site_of(text)
+    site = call_site_in(text)
     assert (
         insert_lines_before_calls(text, [site], f, [before]) is None
-    )  # an own N, if there is one, is a different variable
+    )  # a variable N of this source would be a different one
     site = site._replace(modules=frozenset({("lib.settings", "st")}))
     assert insert_lines_before_calls(text, [site], f, [before]) == "def run(b):\n    st.N = tensor(st.N)\n    f(a)"
 
@@ -189,12 +191,12 @@ def test_a_global_of_a_module_is_assigned_by_the_name_of_the_module() -> None:
         ("pass", None),
     ],
 )
-def test_dynamic_true_is_added_where_the_function_is_compiled(text: str, expected: str | None) -> None:
+def test_dynamic_true_is_added_to_the_call_that_compiles_the_function(text: str, expected: str | None) -> None:
     changed = add_dynamic_argument({"s1": text}, CompiledDefinition("f"), None)
     assert (changed["s1"] if changed is not None else None) == expected
 
 
-TWO_OF_ONE_NAME = """
+SAME_NAME_TWICE = """
 @torch.compile(backend="eager")
 def f(x):
     return x
@@ -226,10 +228,10 @@ b = torch.compile(f)
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "line", "places"),
+    ("text", "name", "line", "lines_with_dynamic"),
     [
-        (TWO_OF_ONE_NAME, "f", 2, [2]),
-        (TWO_OF_ONE_NAME, "f", 8, [8]),
+        (SAME_NAME_TWICE, "f", 2, [2]),
+        (SAME_NAME_TWICE, "f", 8, [8]),
         (FACTORY, "make.<locals>.inner", 3, [7, 8]),
         (DEFINED_TWICE, "f", 2, [4]),
         (DEFINED_TWICE, "f", 5, [7]),
@@ -241,7 +243,7 @@ b = torch.compile(f)
         ("class N:\n  def forward(self): pass\nn = N()\nc = torch.compile(n)\nd = torch.compile(h)", "N", 2, [4]),
         ("class N:\n  @torch.compile\n  def forward(self): pass\nc = torch.compile(h)", "N", 2, [2]),
         ("class A:\n  def f(self): pass\nclass B:\n  def f(self): pass\nc = torch.compile(B().f)", "f", 4, [5]),
-        # The only call compiles a different function, or it is unclear which of two is meant.
+        # The only call compiles a different function, or it is unclear which of two functions a call compiles.
         ("def f(x): pass\ndef g(x): pass\nc = torch.compile(g)", "f", 1, []),
         ("@torch.compile\ndef g(x): pass\ndef f(x): pass\nc = table[f]", "f", 3, []),
         ("def f(x): pass\na, b = torch.compile(table[0]), torch.compile(table[1])", "f", 1, []),
@@ -249,16 +251,16 @@ b = torch.compile(f)
         ("def f(x): pass\nc = torch.compile(table[0])", "f", 1, [2]),
     ],
 )
-def test_dynamic_true_goes_to_the_calls_that_compile_this_function(
-    text: str, name: str, line: int, places: list[int]
+def test_dynamic_true_is_added_only_to_calls_that_compile_this_function(
+    text: str, name: str, line: int, lines_with_dynamic: list[int]
 ) -> None:
     changed = add_dynamic_argument({"s1": text}, CompiledDefinition(name, "s1", line), None)
     lines = zip(text.split("\n"), (changed or {"s1": text})["s1"].split("\n"), strict=True)
-    differing = [number for number, (old, new) in enumerate(lines, 1) if old != new and "dynamic=True" in new]
-    assert differing == places
+    changed_lines = [number for number, (old, new) in enumerate(lines, 1) if old != new and "dynamic=True" in new]
+    assert changed_lines == lines_with_dynamic
 
 
-def test_functions_of_one_name_in_two_cells_are_distinguished() -> None:
+def test_functions_with_the_same_name_in_two_cells_are_distinguished() -> None:
     cell = "@torch.compile\ndef f(x):\n    return x"
     changed = add_dynamic_argument({"s1": cell, "s2": cell}, CompiledDefinition("f", "s2", 1), None)
     assert changed == {"s2": cell.replace("compile", "compile(dynamic=True)")}

@@ -1,4 +1,4 @@
-"""A change is applied to existing functions temporarily; their code is always restored."""
+"""A change is applied to existing functions temporarily, and their code is always restored."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from jupyter_graphbreak.experiments.remedies.application import (
     Application,
     CannotApplyError,
     Program,
-    changed_functions,
+    replace_functions,
 )
 from jupyter_graphbreak.records.source_texts import CellText
 
-NUMBERS = itertools.count()
+MODULE_NUMBERS = itertools.count()
 
 
-class Module:
-    """A module made of a text, in a file."""
+class SourceModule:
+    """A module that is made from source text, which is also written to a file."""
 
     def __init__(self, folder: Path, text: str) -> None:
-        self.path = folder / f"made_{next(NUMBERS)}.py"
+        self.path = folder / f"made_{next(MODULE_NUMBERS)}.py"
         self.text = textwrap.dedent(text).strip("\n")
         self.path.write_text(self.text + "\n", encoding="utf-8")
         self.module = types.ModuleType(self.path.stem)
@@ -40,21 +40,21 @@ class Module:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.module, name)
 
-    def changed(self, old: str, new: str) -> Any:
-        assert self.text.count(old) == 1, f"{old} is there {self.text.count(old)} times"
-        return changed_functions(self.program, {"s1": self.text.replace(old, new)})
+    def apply(self, old: str, new: str) -> Any:
+        assert self.text.count(old) == 1, f"{old} occurs {self.text.count(old)} times"
+        return replace_functions(self.program, {"s1": self.text.replace(old, new)})
 
 
-def check_change(module: Module, old: str, new: str, call: Any, before: Any, after: Any) -> None:
-    """Check that a call has a different result while a change is applied, and the original result afterwards."""
+def check_change(module: SourceModule, old: str, new: str, call: Any, before: Any, after: Any) -> None:
+    """Check that a call returns a different result while a change is applied, and the original one afterwards."""
     assert call() == before
-    with module.changed(old, new):
+    with module.apply(old, new):
         assert call() == after
     assert call() == before
 
 
-def test_functions_and_the_functions_they_call(tmp_path: Path) -> None:
-    module = Module(tmp_path, """
+def test_functions_and_their_callees_are_changed(tmp_path: Path) -> None:
+    module = SourceModule(tmp_path, """
         def f(x):
             return g(x) + 1
 
@@ -63,13 +63,13 @@ def test_functions_and_the_functions_they_call(tmp_path: Path) -> None:
         """)  # fmt: skip
     code = module.f.__code__
     check_change(module, "    return x", "    y = x\n    return y * 10", lambda: module.f(2), 3, 21)
-    with module.changed("g(x) + 1", "g(x) + 2") as change:
+    with module.apply("g(x) + 1", "g(x) + 2") as change:
         assert {function.__name__ for function in change.functions} == {"f", "g"}
     assert module.f.__code__ is code
 
 
-def test_methods_of_all_kinds(tmp_path: Path) -> None:
-    module = Module(tmp_path, """
+def test_methods_of_all_kinds_are_changed(tmp_path: Path) -> None:
+    module = SourceModule(tmp_path, """
         class Base:
             def __init__(self, x):
                 self.x = x
@@ -102,8 +102,8 @@ def test_methods_of_all_kinds(tmp_path: Path) -> None:
     check_change(module, "self.x = x", "self.x = -x", lambda: module.C(2).x, 2, -2)
 
 
-def test_closures_nested_and_decorated_functions(tmp_path: Path) -> None:
-    module = Module(tmp_path, """
+def test_closures_nested_and_decorated_functions_are_changed(tmp_path: Path) -> None:
+    module = SourceModule(tmp_path, """
         import functools
 
         def outer(n):
@@ -127,8 +127,8 @@ def test_closures_nested_and_decorated_functions(tmp_path: Path) -> None:
     check_change(module, "return 2 * f(*args)", "return 3 * f(*args)", lambda: module.decorated(1), 4, 6)
 
 
-def test_two_functions_on_one_line_are_distinguished(tmp_path: Path) -> None:
-    module = Module(tmp_path, """
+def test_functions_on_the_same_line_are_distinguished(tmp_path: Path) -> None:
+    module = SourceModule(tmp_path, """
         add, times = (lambda x: x + 1), (lambda x: x * 10)
 
         def f(x):
@@ -137,8 +137,8 @@ def test_two_functions_on_one_line_are_distinguished(tmp_path: Path) -> None:
     check_change(module, "add(x) - times(x)", "add(x), times(x)", lambda: module.f(2), -17, (3, 20))
 
 
-def test_functions_of_one_name(tmp_path: Path) -> None:
-    module = Module(tmp_path, """
+def test_functions_with_the_same_name_are_distinguished(tmp_path: Path) -> None:
+    module = SourceModule(tmp_path, """
         def f(x):
             return x + 1
 
@@ -151,27 +151,29 @@ def test_functions_of_one_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_functions_that_the_garbage_collector_has_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    modules = [Module(tmp_path, "def f(x):\n    return x") for _ in range(2)]
-    monkeypatch.setattr(application, "modules", modules, raising=False)  # the walk begins at the modules
+def test_functions_that_the_garbage_collector_froze_are_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = [SourceModule(tmp_path, "def f(x):\n    return x") for _ in range(2)]
+    monkeypatch.setattr(application, "modules", modules, raising=False)  # the search begins at the modules
     first, second = modules
     gc.freeze()
     check_change(first, "return x", "return -x", lambda: first.f(2), 2, -2)
 
-    def walk() -> list[Any]:
-        raise AssertionError("walks through all objects, though nothing more was frozen")
+    def search_all_objects() -> list[Any]:
+        raise AssertionError("searches all objects, although no more were frozen")
 
     with monkeypatch.context() as patch:
-        patch.setattr(application, "_frozen_objects", walk)
+        patch.setattr(application, "_frozen_objects", search_all_objects)
         check_change(second, "return x", "return -x", lambda: second.f(2), 2, -2)
-    modules.append(third := Module(tmp_path, "def f(x):\n    return x"))
+    modules.append(third := SourceModule(tmp_path, "def f(x):\n    return x"))
     gc.freeze()
-    monkeypatch.setattr(application, "_frozen_objects", lambda: [third.f])  # the whole walk takes seconds
+    monkeypatch.setattr(application, "_frozen_objects", lambda: [third.f])  # searching all objects takes seconds
     check_change(third, "return x", "return -x", lambda: third.f(2), 2, -2)
 
 
-def test_a_function_that_would_need_a_different_outer_variable(tmp_path: Path) -> None:
-    module = Module(tmp_path, """
+def test_a_function_that_would_need_a_new_outer_variable_cannot_be_changed(tmp_path: Path) -> None:
+    module = SourceModule(tmp_path, """
         def before(x):
             return x
 
@@ -183,17 +185,17 @@ def test_a_function_that_would_need_a_different_outer_variable(tmp_path: Path) -
         """)  # fmt: skip
     inner, _ = module.outer(1)
     codes = module.before.__code__, inner.__code__
-    with pytest.raises(CannotApplyError, match="inner would need"), module.changed("x + n", "x + n + m"):
+    with pytest.raises(CannotApplyError, match="inner would need"), module.apply("x + n", "x + n + m"):
         pass
     assert (module.before.__code__, inner.__code__) == codes
     assert inner(1) == 2
 
 
 def test_code_is_restored_after_an_exception_and_an_interrupt(tmp_path: Path) -> None:
-    module = Module(tmp_path, "def f(x):\n    return x")
+    module = SourceModule(tmp_path, "def f(x):\n    return x")
     code, lines = module.f.__code__, list(linecache.getlines(str(module.path)))
     for error in (ValueError, KeyboardInterrupt):
-        with pytest.raises(error), module.changed("return x", "return -x"):  # noqa: PT012
+        with pytest.raises(error), module.apply("return x", "return -x"):  # noqa: PT012
             assert module.f(1) == -1
             raise error
         assert module.f.__code__ is code
@@ -201,23 +203,23 @@ def test_code_is_restored_after_an_exception_and_an_interrupt(tmp_path: Path) ->
 
 
 def test_invalid_python_changes_nothing(tmp_path: Path) -> None:
-    module = Module(tmp_path, "def f(x):\n    return x")
-    with pytest.raises(SyntaxError), module.changed("return x", "return ("):
+    module = SourceModule(tmp_path, "def f(x):\n    return x")
+    with pytest.raises(SyntaxError), module.apply("return x", "return ("):
         pass
     assert module.f(1) == 1
     assert "return x" in linecache.getlines(str(module.path))[1]
 
 
 def test_tracebacks_show_the_changed_text_only_while_it_is_active(tmp_path: Path) -> None:
-    module = Module(tmp_path, "def f(x):\n    return x")
+    module = SourceModule(tmp_path, "def f(x):\n    return x")
     linecache.clearcache()
-    with module.changed("return x", "y = x\n    return y"):
+    with module.apply("return x", "y = x\n    return y"):
         assert linecache.getline(str(module.path), 3) == "    return y\n"
     assert linecache.getline(str(module.path), 2) == "    return x\n"
 
 
 def test_new_functions_are_defined_in_their_scopes(tmp_path: Path) -> None:
-    module = Module(tmp_path, """
+    module = SourceModule(tmp_path, """
         def f(x):
             return x + 1
 
@@ -228,9 +230,9 @@ def test_new_functions_are_defined_in_their_scopes(tmp_path: Path) -> None:
     before = dict(scope)
     new = "def _inner(x):\n    return x * 10\n\n\ndef f(x):\n    return _inner(x)"
     change: Application
-    with module.changed("def f(x):\n    return x + 1", new) as change:
+    with module.apply("def f(x):\n    return x + 1", new) as change:
         assert [definition.name for definition in change.definitions] == ["_inner"]
-        with change.with_definitions(scope):
+        with change.add_definitions(scope):
             assert module.f(2) == 20
             assert module.untouched() == 10
         assert scope.keys() == before.keys()
@@ -238,7 +240,7 @@ def test_new_functions_are_defined_in_their_scopes(tmp_path: Path) -> None:
 
 
 def test_definitions_are_restored_when_one_of_them_raises(tmp_path: Path) -> None:
-    module = Module(tmp_path, """
+    module = SourceModule(tmp_path, """
         def loud(f):
             raise ValueError("no")
 
@@ -248,9 +250,9 @@ def test_definitions_are_restored_when_one_of_them_raises(tmp_path: Path) -> Non
     scope, f = vars(module.module), module.f
     new = "def g(x):\n    return x\n\n\n@loud\ndef f(x):"
     with (
-        module.changed("def f(x):", new) as change,
+        module.apply("def f(x):", new) as change,
         pytest.raises(ValueError, match="no"),
-        change.with_definitions(scope),
+        change.add_definitions(scope),
     ):
         pass
     assert scope["f"] is f
@@ -258,7 +260,7 @@ def test_definitions_are_restored_when_one_of_them_raises(tmp_path: Path) -> Non
 
 
 def test_a_function_with_changed_decorators_is_redefined(tmp_path: Path) -> None:
-    module = Module(tmp_path, """
+    module = SourceModule(tmp_path, """
         def negative(f):
             return lambda x: -f(x)
 
@@ -267,7 +269,7 @@ def test_a_function_with_changed_decorators_is_redefined(tmp_path: Path) -> None
             return x
         """)  # fmt: skip
     scope, f = vars(module.module), module.f
-    with module.changed("@negative\n", "") as change, change.with_definitions(scope):
+    with module.apply("@negative\n", "") as change, change.add_definitions(scope):
         assert module.f(1) == 1
     assert module.f is f
     assert f(1) == -1
@@ -275,38 +277,38 @@ def test_a_function_with_changed_decorators_is_redefined(tmp_path: Path) -> None
 
 def test_only_functions_of_the_source_change(tmp_path: Path) -> None:
     text = "def f(x):\n    return x"
-    one, other = Module(tmp_path, text), Module(tmp_path, text)
-    with one.changed("return x", "return -x"):
+    one, other = SourceModule(tmp_path, text), SourceModule(tmp_path, text)
+    with one.apply("return x", "return -x"):
         assert (one.f(1), other.f(1)) == (-1, 1)
 
 
 def test_cells_are_found_with_their_new_text() -> None:
     cell = CellText("Cell In[1]", "old", 1, 4)
     program = Program({"s1": "<cell>"}, {"s1": "old"}, find_cell=lambda name: cell if name == "<cell>" else None)
-    find = program.find_changed_cell({"s1": "new"})
+    find = program.changed_cell_finder({"s1": "new"})
     assert find("<cell>") == CellText("Cell In[1]", "new", 1, 4)
     assert find("other.py") is None
-    assert program.find_changed_cell({})("<cell>") == cell
+    assert program.changed_cell_finder({})("<cell>") == cell
 
 
-def test_modules_of_python_are_not_changed(tmp_path: Path) -> None:
-    module = Module(tmp_path, "def f(x):\n    return x")
+def test_loaded_modules_and_the_import_path_stay_unchanged(tmp_path: Path) -> None:
+    module = SourceModule(tmp_path, "def f(x):\n    return x")
     modules, path = set(sys.modules), list(sys.path)
-    with module.changed("return x", "return -x"):
+    with module.apply("return x", "return -x"):
         pass
     assert set(sys.modules) == modules
     assert sys.path == path
 
 
 def test_a_change_may_import_a_package_for_a_decorator(tmp_path: Path) -> None:
-    module = Module(tmp_path, """
+    module = SourceModule(tmp_path, """
         def f(x):
             return x
         """)  # fmt: skip
     new = "import functools\n@functools.cache\ndef inner(x):\n    return x * 10\n\n\ndef f(x):\n    return inner(x)"
-    with changed_functions(module.program, {"s1": new}) as change:
+    with replace_functions(module.program, {"s1": new}) as change:
         assert change.defined_names == {"functools", "inner"}
-        with change.with_definitions():
+        with change.add_definitions():
             assert module.f(2) == 20
     assert module.f(2) == 2
     assert not {"functools", "inner"} & vars(module.module).keys()

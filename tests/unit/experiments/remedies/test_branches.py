@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.break_problems import problem, proposals_of, texts
+from tests.support.break_problems import problem, proposals_of, proposed_texts
 
 
-def function(*lines: str) -> str:
+def make_function(*lines: str) -> str:
     return "import torch\ndef f(x, mask=None):\n" + "".join(f"    {line}\n" for line in lines)
 
 
@@ -127,8 +127,8 @@ def function(*lines: str) -> str:
     ],
 )  # fmt: skip
 def test_both_sides_are_computed_with_where(before: list[str], code: str, after: list[str]) -> None:
-    break_problem = problem(function(*before), code)
-    assert function(*after) in texts("branch", break_problem)
+    break_problem = problem(make_function(*before), code)
+    assert make_function(*after) in proposed_texts("branch", break_problem)
     (first, *_) = proposals_of("branch", break_problem)
     assert len(first.conditions) == 1
 
@@ -159,13 +159,15 @@ def test_both_sides_are_computed_with_where(before: list[str], code: str, after:
         ),
     ],
 )  # fmt: skip
-def test_operands_are_harmless_on_the_side_that_is_not_taken(before: list[str], code: str, after: list[str]) -> None:
-    proposed = texts("branch", problem(function(*before), code))
-    assert function(*after) in proposed
-    assert any("torch.where" in text and text != function(*after) for text in proposed), "the plain one is first"
+def test_operands_are_replaced_on_the_side_that_is_not_taken(before: list[str], code: str, after: list[str]) -> None:
+    proposed = proposed_texts("branch", problem(make_function(*before), code))
+    assert make_function(*after) in proposed
+    assert any("torch.where" in text and text != make_function(*after) for text in proposed), (
+        "the proposal without replaced operands comes first"
+    )
 
 
-def test_a_chain_of_branches() -> None:
+def test_a_chain_of_branches_becomes_nested_calls() -> None:
     before = [
         "m = x.mean()",
         "if m > 1:",
@@ -176,17 +178,17 @@ def test_a_chain_of_branches() -> None:
         "    y = 0 * x",
         "return y",
     ]
-    (first, *_) = proposals_of("branch", problem(function(*before), "m > 1"))
+    (first, *_) = proposals_of("branch", problem(make_function(*before), "m > 1"))
     both = "torch.where(m > 1, x, torch.where(m > 0, -x, 0 * x))"
-    assert first.texts["s1"] == function("m = x.mean()", f"y = {both}", "return y")
+    assert first.texts["s1"] == make_function("m = x.mean()", f"y = {both}", "return y")
     assert [(condition.line, condition.column, condition.end_column) for condition in first.conditions] == [
         (4, 7, 12),
         (6, 9, 14),
     ]
-    (second, *_) = texts("branch", problem(function(*before), "m > 0"))
+    (second, *_) = proposed_texts("branch", problem(make_function(*before), "m > 0"))
     where = "    y = torch.where(m > 0, -x, 0 * x)"
-    assert second == function("m = x.mean()", "if m > 1:", "    y = x", "else:", where, "return y")
-    (text_with_all, *_) = texts("branch", problem(function(*before), ["m > 0", "m > 1"]))
+    assert second == make_function("m = x.mean()", "if m > 1:", "    y = x", "else:", where, "return y")
+    (text_with_all, *_) = proposed_texts("branch", problem(make_function(*before), ["m > 0", "m > 1"]))
     assert text_with_all == first.texts["s1"]
 
 
@@ -200,19 +202,21 @@ def test_nested_branches_and_dependent_values() -> None:
         "x = torch.where(condition, torch.where(x.max() > 5, x_if_if, x), -x)",
         "y = torch.where(condition, y_if, y_else)", "return x, y",
     ]  # fmt: skip
-    (first, *_) = texts("branch", problem(function(*before), "x.sum() > 0"))
-    assert first == function(*after)
+    (first, *_) = proposed_texts("branch", problem(make_function(*before), "x.sum() > 0"))
+    assert first == make_function(*after)
 
 
 def test_an_any_test_is_dropped() -> None:
     before = ["if mask.any():", "    x = x.masked_fill(mask, 0)", "return x"]
-    (first, *_) = texts("branch", problem(function(*before), "mask.any()"))
-    assert first == function("x = x.masked_fill(mask, 0)", "return x")
+    (first, *_) = proposed_texts("branch", problem(make_function(*before), "mask.any()"))
+    assert first == make_function("x = x.masked_fill(mask, 0)", "return x")
 
 
 def test_a_change_in_place_stays_in_place() -> None:
-    (first, *_) = texts("branch", problem(function("if x.max() > 0:", "    x += 2", "return x"), "x.max() > 0"))
-    assert first == function("x -= torch.where(x.max() > 0, -2, 0)", "return x")
+    (first, *_) = proposed_texts(
+        "branch", problem(make_function("if x.max() > 0:", "    x += 2", "return x"), "x.max() > 0")
+    )
+    assert first == make_function("x -= torch.where(x.max() > 0, -2, 0)", "return x")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +230,7 @@ def test_a_change_in_place_stays_in_place() -> None:
     ],
 )
 def test_a_tensor_is_not_both_changed_in_place_and_replaced(lines: list[str]) -> None:
-    assert not any("where(" in text for text in texts("branch", problem(function(*lines), "x.sum() > 0")))
+    assert not any("where(" in text for text in proposed_texts("branch", problem(make_function(*lines), "x.sum() > 0")))
 
 
 @pytest.mark.parametrize(
@@ -260,17 +264,17 @@ def test_a_tensor_is_not_both_changed_in_place_and_replaced(lines: list[str]) ->
         ),
     ],
 )  # fmt: skip
-def test_a_side_that_changes_a_tensor_in_place_may_also_return_or_face_one_that_replaces_it(
+def test_a_side_may_change_a_tensor_in_place_while_the_other_replaces_or_returns_it(
     before: list[str], after: list[str]
 ) -> None:
-    (first, *_) = texts("branch", problem(function(*before), "x.sum() > 0"))
-    assert first == function(*after)
+    (first, *_) = proposed_texts("branch", problem(make_function(*before), "x.sum() > 0"))
+    assert first == make_function(*after)
 
 
-def test_an_outer_name_is_bound() -> None:
+def test_a_nonlocal_name_is_assigned() -> None:
     body = "        nonlocal best\n        if y > best:\n            best = y\n        return best\n"
     text = f"def f(x):\n    def g(y):\n{body}"
-    (first, *_) = texts("branch", problem(text, "y > best"))
+    (first, *_) = proposed_texts("branch", problem(text, "y > best"))
     assert "        best = torch.where(y > best, y, best)\n" in first
 
 
@@ -286,8 +290,8 @@ def test_an_outer_name_is_bound() -> None:
     ],
 )  # fmt: skip
 def test_any_and_all_count_the_items_that_decide(test: str, condition: str) -> None:
-    (first, *_) = texts("branch", problem(function(f"if {test}:", "    x = x + 1", "return x"), test))
-    assert first == function(f"x = torch.where({condition}, x + 1, x)", "return x")
+    (first, *_) = proposed_texts("branch", problem(make_function(f"if {test}:", "    x = x + 1", "return x"), test))
+    assert first == make_function(f"x = torch.where({condition}, x + 1, x)", "return x")
 
 
 _MATCH = "import torch\ndef f(x, mode):\n    match mode:\n        case {}:\n            x = x / 2\n{}    return x\n"
@@ -303,8 +307,8 @@ _MATCH = "import torch\ndef f(x, mode):\n    match mode:\n        case {}:\n    
         ("(y, 1) if x.sum() > 0", "        case (y, 1):\n            x = y\n", "y"),
     ],
 )
-def test_a_guard_of_a_case_selects_inside_the_case(pattern: str, later_cases: str, other_side: str) -> None:
-    (first, *_) = texts("branch", problem(_MATCH.format(pattern, later_cases), "x.sum() > 0"))
+def test_the_guard_of_a_case_moves_inside_the_case(pattern: str, later_cases: str, other_side: str) -> None:
+    (first, *_) = proposed_texts("branch", problem(_MATCH.format(pattern, later_cases), "x.sum() > 0"))
     plain = _MATCH.format(pattern.partition(" if ")[0], later_cases)
     assert "".join(first.split()) == "".join(
         plain.replace("x = x / 2", f"x = torch.where(x.sum() > 0, x / 2, {other_side})", 1).split()
@@ -321,11 +325,11 @@ def test_a_guard_of_a_case_selects_inside_the_case(pattern: str, later_cases: st
         ("'a' if x.sum() > 0", "        case _: x = 1\n"),
     ],
 )
-def test_a_guard_that_leads_to_an_unclear_case_stays(pattern: str, later_cases: str) -> None:
-    assert texts("branch", problem(_MATCH.format(pattern, later_cases), "x.sum() > 0")) == []
+def test_the_guard_of_a_case_with_an_unclear_successor_stays(pattern: str, later_cases: str) -> None:
+    assert proposed_texts("branch", problem(_MATCH.format(pattern, later_cases), "x.sum() > 0")) == []
 
 
-def test_skipped_statements_of_a_loop_run_and_are_undone() -> None:
+def test_statements_that_continue_would_skip_run_and_are_undone() -> None:
     before = [
         "for layer in layers:", "    if training:", "        p = torch.rand([])", "        if p < 0.1:",
         "            continue", "    x = layer(x)", "return x",
@@ -335,19 +339,19 @@ def test_skipped_statements_of_a_loop_run_and_are_undone() -> None:
         "        x_before = x", "    x = layer(x)", "    if training:", "        x = torch.where(skip, x_before, x)",
         "return x",
     ]  # fmt: skip
-    assert texts("branch", problem(function(*before), "p < 0.1")) == [function(*after)]
+    assert proposed_texts("branch", problem(make_function(*before), "p < 0.1")) == [make_function(*after)]
 
 
-def test_a_flag_is_kept_as_a_tensor() -> None:
+def test_a_flag_becomes_a_tensor() -> None:
     lines = ["drop = False", "if x.sum() < 0:", "    drop = True", "if not drop:", "    x = x * 2", "return x"]
     for before, after, code in (
         (lines[1:3], ["drop = torch.where(x.sum() < 0, True, drop)"], "x.sum() < 0"),
         (lines[3:5], ["x = torch.where(torch.logical_not(torch.as_tensor(drop)), x * 2, x)"], "not drop"),
     ):
         start = lines.index(before[0])
-        (first, *_) = texts("branch", problem(function(*lines), code))
+        (first, *_) = proposed_texts("branch", problem(make_function(*lines), code))
         lines[start : start + 2] = after
-        assert first == function(*lines)
+        assert first == make_function(*lines)
 
 
 @pytest.mark.parametrize(
@@ -367,27 +371,27 @@ def test_a_flag_is_kept_as_a_tensor() -> None:
     ],
 )
 def test_sides_with_effects_are_not_changed(lines: list[str]) -> None:
-    assert texts("branch", problem(function(*lines), "x.sum() > 0")) == []
+    assert proposed_texts("branch", problem(make_function(*lines), "x.sum() > 0")) == []
 
 
-def test_torch_with_an_alias_and_without_an_import() -> None:
+def test_an_alias_of_torch_is_used_and_a_missing_import_is_added() -> None:
     text = "import torch as T\nx = T.ones(3)\ny = x if x.sum() > 0 else -x\n"
-    (first, *_) = texts("branch", problem(text, "x.sum() > 0"))
+    (first, *_) = proposed_texts("branch", problem(text, "x.sum() > 0"))
     assert first.endswith("y = T.where(x.sum() > 0, x, -x)\n")
     text = "from numpy import nothing\n\ndef f(x):\n    'Doc.'\n    if x.sum() > 0:\n        x = -x\n    return x\n"
-    (first, *_) = texts("branch", problem(text, "x.sum() > 0"))
+    (first, *_) = proposed_texts("branch", problem(text, "x.sum() > 0"))
     assert "    'Doc.'\n    import torch\n    x = torch.where(x.sum() > 0, -x, x)\n" in first
 
 
 def test_cond_is_last_and_excludes_random_numbers_and_modules() -> None:
-    proposals = proposals_of("branch", problem(function("if x.sum() > 0: x = x.sin()", "return x"), "x.sum() > 0"))
+    proposals = proposals_of("branch", problem(make_function("if x.sum() > 0: x = x.sin()", "return x"), "x.sum() > 0"))
     assert [proposal.title for proposal in proposals] == [
         "Take both sides with torch.where",
-        "Give both sides to torch.cond",
+        "Pass both sides to torch.cond",
     ]
     assert "torch.cond(x.sum() > 0, lambda: x.sin(), lambda: x.clone())" in proposals[1].texts["s1"]
     for arm in ("torch.dropout(x, 0.1, True)", "self.layer(x)", "torch.rand_like(x)"):
-        break_problem = problem(function(f"if x.sum() > 0: x = {arm}", "return x"), "x.sum() > 0")
+        break_problem = problem(make_function(f"if x.sum() > 0: x = {arm}", "return x"), "x.sum() > 0")
         assert [proposal.title for proposal in proposals_of("branch", break_problem)] == [
             "Take both sides with torch.where"
         ]

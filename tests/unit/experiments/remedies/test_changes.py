@@ -1,4 +1,4 @@
-"""A change has the forms edits, patch and code; each of them produces it."""
+"""A change can be written as edits, as a patch and as code; each of them produces the changed program."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from jupyter_graphbreak.experiments.remedies.change import (
     apply_edits,
     code_of,
     edits_of,
-    merged_change,
+    merge_changes,
     patch_of,
 )
-from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
+from jupyter_graphbreak.experiments.remedies.own_edits import require_exact_edits
 from jupyter_graphbreak.experiments.remedies.search import (
     _only_extends_settings,
     _without_subsumed_settings,
@@ -31,77 +31,77 @@ from jupyter_graphbreak.report.remedies import Edit
 
 FLAG = "torch._dynamo.config.capture_scalar_outputs"
 SETTING = "torch._dynamo.config.reorderable_logging_functions"
-#: Few different lines, some of them empty, so that many lines of a text are equal.
+#: Texts made of a few different lines, some of them empty, so that many lines are equal.
 TEXTS = st.lists(st.sampled_from(["a", "b", "", "  c", "\u2028é\x0c", "a\r"]), min_size=1, max_size=9).map("\n".join)
 
 
 @given(TEXTS, TEXTS)
-def test_all_edits_of_a_change_give_the_changed_text(old: str, new: str) -> None:
+def test_the_edits_of_a_change_produce_the_changed_text(old: str, new: str) -> None:
     edits = edits_of({"s1": old}, Change({"s1": new}))
     assert apply_edits(old, edits) == new
     lines = old.split("\n")
     for edit in edits:
         assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
-        deletes = len(lines[edit.first_line - 1 : edit.last_line])
-        assert deletes or edit.new, "an edit does something"
+        deleted_count = len(lines[edit.first_line - 1 : edit.last_line])
+        assert deleted_count or edit.new, "an edit deletes or inserts lines"
     assert bool(edits) == (old != new)
 
 
 @given(TEXTS, TEXTS)
 def test_only_an_empty_new_text_deletes_lines(old: str, new: str) -> None:
-    """JupyterLab applies edits as well, and knows only the fields of an edit in the report."""
+    """JupyterLab applies edits too, and knows only the fields that the report contains."""
     lines = old.split("\n")
     for edit in reversed(edits_of({"s1": old}, Change({"s1": new}))):
         lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
     assert "\n".join(lines) == new
 
 
-def test_edits_do_not_touch_each_other() -> None:
+def test_adjacent_edits_become_one() -> None:
     old = "x\nsame\nz"
     assert edits_of({"s1": old}, Change({"s1": "\nsame\n"})) == [Edit("s1", 1, 3, old, "\nsame\n")]
 
 
-def test_an_edit_of_a_different_text_is_refused() -> None:
+def test_an_edit_of_a_different_text_cannot_be_applied() -> None:
     edits = edits_of({"s1": "a\nb"}, Change({"s1": "a\nc"}))
     with pytest.raises(ValueError, match="lines 2 to 2"):
         apply_edits("a\nx", edits)
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_changes_of_different_lines_are_merged(old: str, first: str, second: str) -> None:
+def test_changes_to_different_lines_are_merged(old: str, first: str, second: str) -> None:
     original = {"s1": old}
     one, other = Change({"s1": first}), Change({"s1": second})
-    merged = merged_change(original, one, other)
+    merged = merge_changes(original, one, other)
     if merged is None:
         return
     edits = {*edits_of(original, one), *edits_of(original, other)}
     ordered = sorted(edits, key=lambda edit: (edit.first_line, edit.last_line))
     assert merged.texts["s1"] == apply_edits(old, ordered)
-    both = merged_change(original, other, one)
+    both = merge_changes(original, other, one)
     assert both is not None
     assert both.texts == merged.texts
 
 
-def test_changes_of_the_same_lines_are_not_merged() -> None:
+def test_changes_to_the_same_lines_are_not_merged() -> None:
     original = {"s1": "a\nb\nc"}
     one, other = Change({"s1": "a\nX\nc"}), Change({"s1": "a\nY\nc"})
-    assert merged_change(original, one, other) is None
+    assert merge_changes(original, one, other) is None
     before = Change({"s1": "a\nnew\nb\nc"})
     after = Change({"s1": "a\nother\nb\nc"})
-    assert merged_change(original, before, after) is None, "which of two insertions comes first is not known"
+    assert merge_changes(original, before, after) is None, "the order of two insertions is unknown"
 
 
 def test_settings_are_merged_unless_they_contradict_each_other() -> None:
     flag, off = Change(settings={FLAG: True}), Change(settings={FLAG: False})
-    assert merged_change({}, flag, off) is None
-    both = merged_change(
+    assert merge_changes({}, flag, off) is None
+    both = merge_changes(
         {}, Change(settings={SETTING: ["builtins.print"]}), Change(settings={SETTING: ["warnings.warn"]})
     )
     assert both == Change(settings={SETTING: ["builtins.print", "warnings.warn"]})
-    assert merged_change({}, Change(compiles_itself=True), Change(compiles_itself=True)) is None
+    assert merge_changes({}, Change(compiles_itself=True), Change(compiles_itself=True)) is None
 
 
-def test_proposals_extend_a_change() -> None:
+def test_a_change_is_extended_by_proposals() -> None:
     first = Proposal("f", "t", {"s1": "one"}, {SETTING: ["builtins.print"]}, "model.a = 1")
     second = Proposal("g", "u", {"s1": "two"}, {SETTING: ["warnings.warn"], FLAG: True}, "model.a = 1", (), True)
     change = Change().with_proposal(first).with_proposal(second)
@@ -120,7 +120,7 @@ def test_the_code_applies_the_settings() -> None:
     code = code_of(change)
     assert code is not None
     with config.patch(capture_scalar_outputs=False, reorderable_logging_functions=set()):
-        exec(code, {})  # noqa: S102 - it is what is tested
+        exec(code, {})  # noqa: S102 - the code under test
         import logging
         import warnings
 
@@ -145,7 +145,7 @@ def test_git_applies_the_patch(tmp_path: Path, old: str, new: str) -> None:
     assert path.read_text(encoding="utf-8") == new + "\n"
 
 
-def test_without_a_change_of_texts_there_is_no_patch() -> None:
+def test_a_change_of_settings_has_no_patch() -> None:
     assert patch_of({"s1": "a"}, Change(settings={FLAG: True}), {"s1": "x.py"}) is None
 
 
@@ -184,10 +184,10 @@ def test_larger_combinations_of_working_settings_are_not_tried() -> None:
     ],
 )  # fmt: skip
 def test_edits_and_patch_produce_the_change(old: str, new: str) -> None:
-    require_literal({"s1": old}, Change({"s1": new}))
+    require_exact_edits({"s1": old}, Change({"s1": new}))
 
 
-def test_edits_that_produce_a_different_text_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edits_that_produce_a_different_text_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_edits, "edits_of", lambda *_: [])
     with pytest.raises(CannotApplyError, match="do not produce the text that was tried"):
-        require_literal({"s1": "a"}, Change({"s1": "b"}))
+        require_exact_edits({"s1": "a"}, Change({"s1": "b"}))

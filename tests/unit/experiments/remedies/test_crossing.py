@@ -1,4 +1,4 @@
-"""Code that moves past a branch needs a trial in which the branch changes what the code reads."""
+"""Code may move past a branch only after a trial that runs the arm which may change the values that the code reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.break_problems import problem, proposals_of
 
-PRINTED = """
+PRINT = """
 import torch
 def f(x, ys, opts):
     {before}
@@ -16,14 +16,14 @@ def f(x, ys, opts):
     {after}
     return x
 """
-READ = """
+SPLIT = """
 import torch
 def f(x, n):
     {before}
     parts = x.split(n.tolist())
     return parts
 """
-WITHIN = """
+IN_CONTEXT = """
 import torch
 def f(x):
     {before}
@@ -34,14 +34,14 @@ def f(x):
 
 
 def conditions(family: str, text: str, code: str, gb_id: str) -> list[tuple[str, tuple[bool, ...]]]:
-    """Return the tests that the first proposal passes, and the sides of each that must run."""
+    """Return the tests that code of the first proposal moves past, and the sides of each test that must run."""
     text = textwrap.dedent(text)
     first = proposals_of(family, problem(text, code, gb_id, entry="def f("))[0]
     lines = text.split("\n")
     return [(lines[c.line - 1][c.column : c.end_column], c.sides) for c in first.conditions]
 
 
-def one_line(code: str) -> str:
+def indent_for_template(code: str) -> str:
     """Return code that fits into an indented line of a template."""
     return textwrap.indent(code, "    ").lstrip()
 
@@ -55,25 +55,25 @@ def one_line(code: str) -> str:
     ],
 )  # fmt: skip
 def test_an_arm_that_may_change_what_is_printed_must_run(arm: str) -> None:
-    text = PRINTED.format(before="pass", after=one_line(f"if x.dim() > 1:\n    {arm}"))
+    text = PRINT.format(before="pass", after=indent_for_template(f"if x.dim() > 1:\n    {arm}"))
     assert conditions("output", text, "print(ys)", "GB0059") == [("x.dim() > 1", (True,))]
 
 
 @pytest.mark.parametrize("arm", ["y = x + 1", "y = torch.relu(x)", "y = x.view(-1)", "z = float(x)"])
 def test_an_arm_that_changes_nothing_need_not_run(arm: str) -> None:
-    text = PRINTED.format(before="pass", after=one_line(f"if x.dim() > 1:\n    {arm}"))
+    text = PRINT.format(before="pass", after=indent_for_template(f"if x.dim() > 1:\n    {arm}"))
     assert conditions("output", text, "print(ys)", "GB0059") == []
 
 
-def test_only_branches_between_the_old_and_the_new_place_count() -> None:
-    branch = one_line("if x.dim() > 1:\n    ys.reverse()")
-    assert conditions("output", PRINTED.format(before=branch, after="pass"), "print(ys)", "GB0059") == []
-    branch = one_line("if x.dim() > 1:\n    pass\nelse:\n    n.add_(x)")
-    text = READ.format(before=branch.replace("n.add_(x)", "other.add_(x)"))
+def test_only_branches_between_the_old_and_the_new_position_count() -> None:
+    branch = indent_for_template("if x.dim() > 1:\n    ys.reverse()")
+    assert conditions("output", PRINT.format(before=branch, after="pass"), "print(ys)", "GB0059") == []
+    branch = indent_for_template("if x.dim() > 1:\n    pass\nelse:\n    n.add_(x)")
+    text = SPLIT.format(before=branch.replace("n.add_(x)", "other.add_(x)"))
     assert conditions("sizes", text, "n.tolist()", "GB0033") == [("x.dim() > 1", (False,))]
 
 
-def test_a_loop_repeats_what_stands_before_the_moved_code() -> None:
+def test_a_loop_also_runs_the_code_above_the_moved_code() -> None:
     text = """
     import torch
     def f(x, ys):
@@ -87,12 +87,12 @@ def test_a_loop_repeats_what_stands_before_the_moved_code() -> None:
 
 
 def test_code_that_runs_in_a_context_only_after_the_change_must_run() -> None:
-    text = WITHIN.format(before=one_line("if x.dim() > 1:\n    x = x @ x"))
+    text = IN_CONTEXT.format(before=indent_for_template("if x.dim() > 1:\n    x = x @ x"))
     assert conditions("hoisting", text, "with lock:", "GB0142") == [("x.dim() > 1", (True,))]
 
 
 @pytest.mark.parametrize(
-    ("passed", "code"),
+    ("crossed", "code"),
     [
         ("for hook in hooks:\n        hook(state)", "hook(state)"),
         ("try:\n        y = x[k]\n    except KeyError:\n        state.n += 1", "1"),
@@ -100,9 +100,9 @@ def test_code_that_runs_in_a_context_only_after_the_change_must_run() -> None:
         ("refresh(state)", "state.reset()"),
     ],
 )
-def test_code_in_loops_handlers_cases_and_callees_must_run(passed: str, code: str) -> None:
+def test_code_in_loops_handlers_cases_and_callees_must_run(crossed: str, code: str) -> None:
     helper = "import torch\ndef refresh(given):\n    for _ in given.steps:\n        state.reset()\n"
-    text = f"{helper}def f(x, k):\n    print(state.n)\n    {passed}\n    return x\n"
+    text = f"{helper}def f(x, k):\n    print(state.n)\n    {crossed}\n    return x\n"
     assert conditions("output", text, "print(state.n)", "GB0059") == [(code, ())]
 
 
@@ -124,7 +124,7 @@ def test_an_augmented_assignment_calls_a_method() -> None:
 
 
 @pytest.mark.parametrize(
-    ("definition", "arm", "counts"),
+    ("definition", "arm", "may_change"),
     [
         ("def bump(by):\n    state.n += by", "bump(1)", True),
         ("def twice(by):\n    total = by\n    total += by\n    return total", "twice(1)", False),
@@ -135,27 +135,27 @@ def test_an_augmented_assignment_calls_a_method() -> None:
     ],
 )
 def test_functions_properties_and_operators_may_change_what_is_printed(
-    definition: str, arm: str, *, counts: bool
+    definition: str, arm: str, *, may_change: bool
 ) -> None:
-    body = one_line(f"print(state)\nif x.dim() > 1:\n    {arm}\nreturn x")
+    body = indent_for_template(f"print(state)\nif x.dim() > 1:\n    {arm}\nreturn x")
     text = f"import torch\n{definition}\ndef f(x, k):\n    {body}\n"
-    assert (("x.dim() > 1", (True,)) in conditions("output", text, "print(state)", "GB0059")) is counts
+    assert (("x.dim() > 1", (True,)) in conditions("output", text, "print(state)", "GB0059")) is may_change
 
 
-def test_numbers_that_the_graph_computes_for_a_print_do_not_change() -> None:
-    text = PRINTED.format(before="pass", after=one_line("if x.dim() > 1:\n    y = unknown(x)"))
+def test_an_arm_cannot_change_numbers_that_the_graph_computes_for_a_print() -> None:
+    text = PRINT.format(before="pass", after=indent_for_template("if x.dim() > 1:\n    y = unknown(x)"))
     assert conditions("output", text.replace("print(ys)", "print(ys.sum())"), "print(ys.sum())", "GB0059") == []
 
 
-@pytest.mark.parametrize("printed", ["next(ys)", "ys.pop()", "random.random()"])
-def test_arms_that_may_read_what_a_print_changes_must_run(printed: str) -> None:
-    text = PRINTED.format(before="pass", after=one_line("if x.dim() > 1:\n    x = x + opts.n"))
-    results = conditions("output", text.replace("print(ys)", f"print({printed})"), f"print({printed})", "GB0059")
+@pytest.mark.parametrize("expression", ["next(ys)", "ys.pop()", "random.random()"])
+def test_arms_that_may_read_what_a_print_changes_must_run(expression: str) -> None:
+    text = PRINT.format(before="pass", after=indent_for_template("if x.dim() > 1:\n    x = x + opts.n"))
+    results = conditions("output", text.replace("print(ys)", f"print({expression})"), f"print({expression})", "GB0059")
     assert results == [("x.dim() > 1", (True,))]
 
 
-def test_pytorch_writes_tensors_at_the_end_of_the_graph() -> None:
-    text = PRINTED.format(before="pass", after=one_line("if x.dim() > 1:\n    y = opts.layer(ys)"))
+def test_a_setting_that_prints_at_the_end_of_the_graph_has_conditions() -> None:
+    text = PRINT.format(before="pass", after=indent_for_template("if x.dim() > 1:\n    y = opts.layer(ys)"))
     proposals = proposals_of("output", problem(text, "print(ys)", "GB0059", entry="def f("))
     setting = next(proposal for proposal in proposals if proposal.settings)
     assert [condition.sides for condition in setting.conditions] == [(True,)]

@@ -1,4 +1,4 @@
-"""The proposals of the smaller families."""
+"""The proposals of the smaller families of remedies."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jupyter_graphbreak.analysis.redaction import FAMILY_NAMES
 from jupyter_graphbreak.experiments.families import rewrites
 from jupyter_graphbreak.experiments.families.table import FAMILIES, MAX_PROPOSALS, proposals_for
 from jupyter_graphbreak.report.location import Location, Source
-from tests.support.break_problems import problem, proposals_of, texts
+from tests.support.break_problems import problem, proposals_of, proposed_texts
 
 CONFIG = "torch._dynamo.config."
 
 
-def raise_fault(_: str, fault: Exception) -> NoReturn:
+def reraise(_: str, fault: Exception) -> NoReturn:
     raise fault
 
 
@@ -31,12 +31,12 @@ def raise_fault(_: str, fault: Exception) -> NoReturn:
     ],
 )
 def test_markers_are_removed(text: str, after: str) -> None:
-    assert texts("marker", problem(text, "torch._dynamo.graph_break()", "GB0025")) == [after]
+    assert proposed_texts("marker", problem(text, "torch._dynamo.graph_break()", "GB0025")) == [after]
 
 
 def test_a_similar_call_is_not_removed() -> None:
-    assert texts("marker", problem("y = graph_break()\n", "graph_break()", "GB0025")) == []
-    assert texts("marker", problem("helper()\n", "helper()", "GB0025")) == []
+    assert proposed_texts("marker", problem("y = graph_break()\n", "graph_break()", "GB0025")) == []
+    assert proposed_texts("marker", problem("helper()\n", "helper()", "GB0025")) == []
 
 
 @pytest.mark.parametrize(
@@ -77,16 +77,16 @@ def test_settings_are_found_by_names_of_earlier_releases() -> None:
         ("len(x[m])", "GB0036", "y = m.sum()\n"),
     ],
 )
-def test_values_stay_tensors_and_shapes_are_kept(code: str, gb_id: str, after: str) -> None:
+def test_values_stay_tensors_without_a_selection(code: str, gb_id: str, after: str) -> None:
     text = f"import torch\ny = {code}\n"
-    broken = next((part for part in ("x[m > 0]", "x[m]", "torch.masked_select(x, m)") if part in code), code)
-    assert texts("scalar", problem(text, broken, gb_id))[0] == f"import torch\n{after}"
+    broken_code = next((part for part in ("x[m > 0]", "x[m]", "torch.masked_select(x, m)") if part in code), code)
+    assert proposed_texts("scalar", problem(text, broken_code, gb_id))[0] == f"import torch\n{after}"
 
 
 @pytest.mark.parametrize("code", ["x[m].sort()", "x[m].sum(0)", "x[m, 1].sum()", "x[1:].sum()", "x[m]"])
 def test_code_that_needs_the_selection_is_not_changed(code: str) -> None:
-    broken = code.partition(".")[0]
-    assert texts("scalar", problem(f"y = {code}\n", broken, "GB0036")) == []
+    broken_code = code.partition(".")[0]
+    assert proposed_texts("scalar", problem(f"y = {code}\n", broken_code, "GB0036")) == []
 
 
 def test_taking_values_one_by_one_includes_the_setting() -> None:
@@ -117,21 +117,21 @@ def test_taking_values_one_by_one_includes_the_setting() -> None:
         ("s = '%f' % x.sum()", "GB0033", "s = '{:f}'.format(x.sum())"),
     ],
 )
-def test_rewrites(statement: str, gb_id: str, after: str) -> None:
+def test_statements_are_rewritten(statement: str, gb_id: str, after: str) -> None:
     text = f"import torch\n{statement}  # so\n"
-    assert texts("rewrite", problem(text, statement, gb_id))[0] == f"import torch\n{after}  # so\n"
+    assert proposed_texts("rewrite", problem(text, statement, gb_id))[0] == f"import torch\n{after}  # so\n"
 
 
-def test_the_largest_item_is_found_one_by_one() -> None:
+def test_the_largest_item_is_found_in_a_loop() -> None:
     text = "import torch\ndef f(xs):\n  y = max(xs, key=len) + 1\n  return min(ys)\n"
-    (largest,) = texts("rewrite", problem(text, "max(xs, key=len)"))
+    (largest,) = proposed_texts("rewrite", problem(text, "max(xs, key=len)"))
     assert largest.splitlines()[2:-1] == [
         "  rest = list(xs)", "  best = rest.pop(0) if rest else max(rest)  # raises for an empty list",
         "  key = len", "  best_key = key(best)", "  for item in rest:", "    item_key = key(item)",
         "    better = item_key > best_key", "    best = torch.where(better, item, best)",
         "    best_key = torch.where(better, item_key, best_key)", "  y = best + 1",
     ]  # fmt: skip
-    (smallest,) = texts("rewrite", problem(text, "min(ys)"))
+    (smallest,) = proposed_texts("rewrite", problem(text, "min(ys)"))
     assert smallest.splitlines()[3:] == [
         "  rest = list(ys)", "  best = rest.pop(0) if rest else min(rest)  # raises for an empty list",
         "  for item in rest:", "    better = item < best", "    best = torch.where(better, item, best)",
@@ -142,33 +142,35 @@ def test_the_largest_item_is_found_one_by_one() -> None:
 @pytest.mark.parametrize(
     "code", ["max(x, y)", "max(*xs)", "max(xs, default=x)", "g(max(xs))", "x and max(xs)", "x.max(y)"]
 )
-def test_another_largest_item_is_left_alone(code: str) -> None:
-    assert texts("rewrite", problem(f"import torch\ny = {code}\n", code)) == []
+def test_other_calls_of_max_are_not_rewritten(code: str) -> None:
+    assert proposed_texts("rewrite", problem(f"import torch\ny = {code}\n", code)) == []
 
 
-def test_texts_are_formatted_as_with_the_operator() -> None:
+def test_strings_are_formatted_as_with_the_operator() -> None:
     numbers = (0.0, -0.0, 3.14159, -2.5, 1e20, float("nan"), float("-inf"))
     parts = itertools.product(("", "-", "+", " ", "0", "+0", "-+"), ("", "9"), ("", ".0", ".3"), "feEgGFsr")
-    compared = 0
+    comparisons = 0
     for flags, width, precision, kind in parts:
         template = f"a%{flags}{width}{precision}{kind}%%{{b}}"
         for value in (*numbers, "text") if kind in "sr" else numbers:
             braces = rewrites._str_format_template(template)
             if braces is not None:
-                compared += 1
+                comparisons += 1
                 assert braces.format(value) == template % value, (template, braces, value)
-    assert compared > 1000
+    assert comparisons > 1000
     assert [rewrites._str_format_template(template) for template in ("%d", "%(name)s", "%", "%*d", "%#x")] == [None] * 5
 
 
-def test_a_flag_of_a_value_is_left_out_with_its_statement() -> None:
+def test_a_statement_that_sets_requires_grad_is_left_out() -> None:
     text = "import torch\ny = x.detach()\ny.requires_grad_()\nz = y\n"
-    assert texts("rewrite", problem(text, "y.requires_grad_()", "GB8985")) == ["import torch\ny = x.detach()\nz = y\n"]
+    assert proposed_texts("rewrite", problem(text, "y.requires_grad_()", "GB8985")) == [
+        "import torch\ny = x.detach()\nz = y\n"
+    ]
 
 
 def test_a_progress_bar_is_skipped_when_compiling() -> None:
     text = "import torch\nfor i in tqdm(range(3), leave=True):\n    x = x + i\n"
-    (only,) = texts("rewrite", problem(text, "tqdm(range(3), leave=True)", "GB0008"))
+    (only,) = proposed_texts("rewrite", problem(text, "tqdm(range(3), leave=True)", "GB0008"))
     loop = "for i in (range(3) if torch.compiler.is_compiling() else tqdm(range(3), leave=True)):"
     assert only == f"import torch\n{loop}\n    x = x + i\n"
 
@@ -229,7 +231,7 @@ def test_code_that_depends_on_the_function_stays_in_it(lines: str, code: str) ->
         ),
     ],
 )
-def test_switches_of_a_library(path: str, code: str, part: str, assumption: str | None) -> None:
+def test_a_switch_is_proposed_for_its_library(path: str, code: str, part: str, assumption: str | None) -> None:
     break_problem = problem(f"x = 0\n{code}\n", code, "GB0170")
     library = replace(
         break_problem, report=changed(break_problem.report, sources=[Source("s1", "x.py", "library", path)])
@@ -256,21 +258,23 @@ def test_a_break_inside_python_is_fixed_at_the_call() -> None:
     moved = changed(break_, location=inside, stack=[break_.location, inside])
     sources = [*break_problem.report.sources, Source("s2", "copy.py", "library", "copy.py")]
     report = changed(break_problem.report, breaks=[moved], sources=sources)
-    assert texts("rewrite", replace(break_problem, report=report, break_=moved))[0].endswith("x.requires_grad)\n")
+    assert proposed_texts("rewrite", replace(break_problem, report=report, break_=moved))[0].endswith(
+        "x.requires_grad)\n"
+    )
 
 
-def test_an_unreadable_source_has_no_proposals() -> None:
+def test_a_source_that_cannot_be_parsed_has_no_proposals() -> None:
     for text in ("def f(:\n    x.item()\n", "x = (\n"):
         break_problem = problem(text + "x.item()", "x.item()", "GB0170")
-        assert not [proposal for proposal in proposals_for(break_problem, raise_fault) if proposal.texts]
+        assert not [proposal for proposal in proposals_for(break_problem, reraise) if proposal.texts]
     break_problem = replace(problem("x.item()\n", "x.item()"), texts={})
-    assert not [proposal for proposal in proposals_for(break_problem, raise_fault) if proposal.texts]
+    assert not [proposal for proposal in proposals_for(break_problem, reraise) if proposal.texts]
 
 
 def test_proposals_are_ordered_without_duplicates() -> None:
     assert set(FAMILIES) <= FAMILY_NAMES
     text = "import torch\ndef f(x):\n    if x.max().item() > 0: x += 1\n    return x\n"
-    proposals = proposals_for(problem(text, "x.max().item()", "GB0124"), raise_fault)
+    proposals = proposals_for(problem(text, "x.max().item()", "GB0124"), reraise)
     assert 1 < len(proposals) <= MAX_PROPOSALS
     assert proposals[0].family == "branch"
     changes = [
@@ -282,7 +286,7 @@ def test_proposals_are_ordered_without_duplicates() -> None:
 
 CONTEXTS = """
 @contextlib.contextmanager
-def told():
+def print_entry():
     yield
 
 
@@ -293,20 +297,20 @@ class Quiet:
 
 
 @pytest.mark.parametrize(
-    ("around", "is_handled"),
+    ("block", "is_handled"),
     [
         ("try:\n        {}\n    except ValueError:\n        pass", True),
         ("try:\n        pass\n    except ValueError:\n        {}", False),
         ("try:\n        {}\n    finally:\n        pass", False),
         ("with contextlib.suppress(ValueError):\n        {}", True),
         ("with Quiet():\n        {}", True),
-        ("with told(), torch.no_grad():\n        {}", False),
+        ("with print_entry(), torch.no_grad():\n        {}", False),
     ],
 )
-def test_code_whose_errors_are_handled_is_assumed_to_raise_nothing(around: str, *, is_handled: bool) -> None:
-    text = f"{CONTEXTS}def f(x):\n    {around.format('y = int(x)')}\n"
+def test_an_assumption_says_that_code_whose_errors_are_handled_raises_nothing(block: str, *, is_handled: bool) -> None:
+    text = f"{CONTEXTS}def f(x):\n    {block.format('y = int(x)')}\n"
     break_problem = problem(text, "int(x)", "GB0124", entry="def f(")
-    proposals = proposals_for(break_problem, raise_fault)
+    proposals = proposals_for(break_problem, reraise)
     assert {proposal.family for proposal in proposals} >= {"setting", "scalar"}
     handled = "it assumes that int(x), whose errors the code around it handles, never raises"
     assert all((handled in proposal.assumptions) is is_handled for proposal in proposals)

@@ -1,20 +1,20 @@
-"""Proposals for loops that a tensor ends."""
+"""Proposals for loops that end depending on a tensor's value."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.break_problems import problem, proposals_of, texts
+from tests.support.break_problems import problem, proposals_of, proposed_texts
 
 HEAD = "import torch\ndef f(x):\n"
 
 
-def test_a_loop_runs_to_its_end_and_keeps_its_values() -> None:
+def test_a_loop_runs_to_its_end_without_changing_values_after_the_break() -> None:
     text = (
         f"{HEAD}    y = x\n    for _ in range(5):\n        y = y * 0.5  # halved\n        if y.sum() < 1:\n"
         "            break\n        step = y + 1\n        y += step\n    return y\n"
     )
-    (only,) = texts("loops", problem(text, "y.sum() < 1"))
+    (only,) = proposed_texts("loops", problem(text, "y.sum() < 1"))
     assert only == (
         f"{HEAD}    y = x\n    over = False\n    for _ in range(5):\n        y_kept = y\n"
         "        y = y * 0.5  # halved\n        stop = y.sum() < 1\n        over = over | (stop & False)\n"
@@ -28,16 +28,16 @@ def test_statements_before_a_break_run_once() -> None:
         f"{HEAD}    found = x * 0\n    for i in range(5):\n        if x.sum() > i:\n            found = x * i\n"
         "            break\n    return found\n"
     )
-    (only,) = texts("loops", problem(text, "x.sum() > i"))
+    (only,) = proposed_texts("loops", problem(text, "x.sum() > i"))
     assert "found = torch.where(stop & torch.logical_not(over), x * i, found)\n        over = over | stop" in only
 
 
-def test_the_result_of_a_loop_is_selected_at_the_end() -> None:
+def test_the_result_of_an_early_return_is_selected_at_the_end() -> None:
     text = (
         f"{HEAD}    for i in range(3):\n        if x.sum() > 3:\n            return x * i\n        x = x + 1\n"
         "    return x - 1\n"
     )
-    (only,) = texts("loops", problem(text, "x.sum() > 3"))
+    (only,) = proposed_texts("loops", problem(text, "x.sum() > 3"))
     assert only == (
         f"{HEAD}    over, early = False, None\n    for i in range(3):\n        stop = x.sum() > 3\n"
         "        early = x * i if early is None else torch.where(over, early, x * i)\n        over = over | stop\n"
@@ -47,7 +47,7 @@ def test_the_result_of_a_loop_is_selected_at_the_end() -> None:
 
 def test_a_while_loop_with_a_counter_is_bounded_by_it() -> None:
     text = f"{HEAD}    n = 0\n    while n < 6 and x.norm() > 1:\n        x = x * 0.5\n        n += 1\n    return x\n"
-    first = texts("loops", problem(text, "x.norm() > 1"))[0]
+    first = proposed_texts("loops", problem(text, "x.norm() > 1"))[0]
     assert first == (
         f"{HEAD}    n = 0\n    over = False\n    while n < 6:\n        stop = torch.logical_not(x.norm() > 1)\n"
         "        over = over | (stop & False)\n        over = over | stop\n        x_kept = x\n        x = x * 0.5\n"
@@ -55,9 +55,9 @@ def test_a_while_loop_with_a_counter_is_bounded_by_it() -> None:
     )
 
 
-def test_a_loop_that_only_a_tensor_ends_uses_while_loop() -> None:
+def test_a_loop_without_a_counter_becomes_a_while_loop() -> None:
     text = f"{HEAD}    a, b = x, x + 1\n    while a.sum() < 20:\n        a, b = b, a + b\n    return b\n"
-    (only,) = texts("loops", problem(text, "a.sum() < 20"))
+    (only,) = proposed_texts("loops", problem(text, "a.sum() < 20"))
     assert only == (
         f"{HEAD}    a, b = x, x + 1\n    def cond_fn(a, b):\n        return a.sum() < 20\n"
         "    def body_fn(a, b):\n        a, b = b, a + b\n        return a.clone(), b.clone()\n"
@@ -81,14 +81,14 @@ def test_a_loop_that_only_a_tensor_ends_uses_while_loop() -> None:
         "n = 0\n    while n < 6 and T:\n        x.mul_(0.5)\n        n += 1\n    return x",
     ],
 )
-def test_a_loop_with_irreversible_changes_is_not_changed(loop: str) -> None:
+def test_a_loop_whose_steps_cannot_be_undone_is_not_changed(loop: str) -> None:
     text = f"{HEAD}    {loop}\n".replace("T", "x.sum() > 3")
-    assert texts("loops", problem(text, "x.sum() > 3")) == []
+    assert proposed_texts("loops", problem(text, "x.sum() > 3")) == []
 
 
 def test_a_counter_that_is_read_after_the_loop_is_kept() -> None:
     text = f"{HEAD}    for i in range(n):\n        if x.sum() > 3: break\n        x = x * 2\n    return x + i\n"
-    (new_text,) = texts("loops", problem(text, "x.sum() > 3"))
+    (new_text,) = proposed_texts("loops", problem(text, "x.sum() > 3"))
     lines = [line.strip() for line in new_text.splitlines()]
     assert lines.index("last_i = 0") < lines.index("for i in range(n):")
     assert lines.index("last_i = torch.where(over, last_i, i)") < lines.index("over = over | stop")
@@ -99,7 +99,9 @@ def test_a_counter_that_is_read_after_the_loop_is_kept() -> None:
     ("items", "item", "is_assumed"),
     [("range(4)", "x[i]", True), ("range(len(x))", "x[i]", False), ("range(4)", "table[i]", False), ("x", "i", False)],
 )
-def test_an_item_that_an_early_exit_protects_may_not_exist(items: str, item: str, *, is_assumed: bool) -> None:
+def test_an_item_that_may_not_exist_after_an_early_exit_is_an_assumption(
+    items: str, item: str, *, is_assumed: bool
+) -> None:
     text = (
         f"{HEAD}    y = x\n    for i in {items}:\n        if y.sum() > 3: break\n        y = y + {item}\n    return y\n"
     )

@@ -1,4 +1,4 @@
-"""Every break without a remedy has a manual step."""
+"""Every break without a working remedy has a manual step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] 
 
 
 @pytest.mark.parametrize(
-    ("code", "gb_id", "part"),
+    ("code", "gb_id", "words"),
     [
         ("helper(x)", "GB0098", "the code disables it"),
         ("time.perf_counter()", "GB0007", "whether the time is needed"),
@@ -42,18 +42,18 @@ def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] 
         ("rasterize_cuda(x)", None, "rasterize_cuda() can go before or after"),
     ],
 )
-def test_the_decision_is_named(code: str, gb_id: str | None, part: str) -> None:
-    assert part in step_for(code, gb_id)
+def test_the_step_names_the_decision(code: str, gb_id: str | None, words: str) -> None:
+    assert words in step_for(code, gb_id)
 
 
-def test_a_cause_decides_at_a_line_of_pytorch_that_no_call_of_the_readers_code_leads_to() -> None:
+def test_the_cause_determines_the_step_on_a_line_of_pytorch_without_a_users_caller() -> None:
     hook = Break("b1", "GB0083", "type", Location("s1", 1, 1, code="BackwardHook(self)"), "resumed", owner="torch")
     assert "remove the backward hook" in manual_step_of_break(EMPTY, hook)
     unknown = replace(hook, gb_id="GB0007")
     assert manual_step_of_break(EMPTY, unknown).endswith("the line is PyTorch's.")
 
 
-def test_there_is_always_a_short_sentence() -> None:
+def test_every_break_has_a_short_sentence() -> None:
     assert step_for(None).startswith("Decide whether the code that PyTorch could not trace")
     assert step_for("x = (a +\n   b) " + "+ c" * 100).count("...") == 1
     assert "its own bug" in step_for("f(x)", None, ("This is likely to be a Dynamo bug. Please report",))
@@ -69,12 +69,12 @@ def test_the_users_code_is_quoted_unchanged() -> None:
     )
 
 
-def test_the_step_proposes_no_failed_candidate_again() -> None:
+def test_the_step_does_not_repeat_a_candidate_that_failed() -> None:
     branch = Break("b1", "GB0170", "type", None, "resumed")
     assert "torch.where" in manual_step_of_break(EMPTY, branch)
-    rest = manual_step_of_break(EMPTY, branch, ["Take both sides with torch.where"])
-    assert rest.endswith("torch.where was tried and did not work.")
-    assert manual_step_of_break(EMPTY, branch, ["Give both sides to torch.cond"]) == manual_step_of_break(EMPTY, branch)
+    step = manual_step_of_break(EMPTY, branch, ["Take both sides with torch.where"])
+    assert step.endswith("torch.where was tried and did not work.")
+    assert manual_step_of_break(EMPTY, branch, ["Pass both sides to torch.cond"]) == manual_step_of_break(EMPTY, branch)
 
 
 def test_the_step_of_a_flag_is_a_python_bool() -> None:
@@ -121,7 +121,7 @@ def test_the_step_for_a_library_proposes_no_rewrite() -> None:
         ),
     ],
 )
-def test_the_step_for_a_library_names_the_readers_call(outcome: Literal["resumed", "error"], step: str) -> None:
+def test_the_step_for_a_library_names_the_users_call(outcome: Literal["resumed", "error"], step: str) -> None:
     compiled = Location("s1", 7, 7, function="training_step")
     stack = [
         Location("s1", 15, 15, function="<module>", code="trainer.fit(model)"),
@@ -143,5 +143,5 @@ def test_the_step_for_a_library_names_the_readers_call(outcome: Literal["resumed
     of_lambda = replace(break_, stack=[stack[0], in_lambda, stack[-1]])
     frames = [Frame("0/0", "<lambda>", in_lambda, "entry", "compiled")]
     assert manual_step_of_break(replace(report, frames=frames), of_lambda) == step
-    # Without the frame, the call is where compiled code begins.
+    # Without the frame, the user's call is not inside compiled code.
     assert "Decide whether to compile a part" in manual_step_of_break(replace(report, frames=[]), break_)

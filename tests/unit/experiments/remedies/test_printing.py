@@ -1,4 +1,4 @@
-"""Output and checks move after the call."""
+"""Proposals that move output and checks after the call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace as changed
 
 from jupyter_graphbreak.experiments.families import printing
 from jupyter_graphbreak.report.location import Source
-from tests.support.break_problems import problem, proposals_of, texts
+from tests.support.break_problems import problem, proposals_of, proposed_texts
 
 PRINTING = '''\
 import torch
@@ -59,17 +59,17 @@ def test_all_output_moves_after_the_call() -> None:
     assert first.title == "Print after the call"
 
 
-def test_a_default_that_is_a_call_runs_once_and_the_function_registers_under_its_own_name() -> None:
+def test_a_call_in_a_default_runs_once_and_a_registered_function_keeps_its_name() -> None:
     text = "import torch\ndef f(x, n: int = make(), *, k=2):\n    print(x.sum())\n    return x\ng = torch.compile(f)\n"
-    (first, *_) = texts("output", problem(text, "print(x.sum())", "GB0059", entry="def f("))
+    (first, *_) = proposed_texts("output", problem(text, "print(x.sum())", "GB0059", entry="def f("))
     assert "def _f_compiled(later, x, n: int, *, k):" in first
     assert "def f(x, n: int = make(), *, k=2):" in first
     registered = problem(text.replace("def f", "@registry.add\ndef f"), "print(x.sum())", "GB0059", entry="def f(")
-    assert not any("_f_compiled" in changed_text for changed_text in texts("output", registered))
+    assert not any("_f_compiled" in changed_text for changed_text in proposed_texts("output", registered))
 
 
 @pytest.mark.parametrize(
-    ("before", "imported"),
+    ("before", "import_line"),
     [
         ("", "import torch\n"),  # the module that calls `f` compiles it
         ("def g(x):\n    import torch as t\n    return t.sin(x)\n", "import torch\n"),
@@ -77,18 +77,18 @@ def test_a_default_that_is_a_call_runs_once_and_the_function_registers_under_its
         ("from torch import nn\n", "import torch\n"),
     ],
 )
-def test_a_source_that_does_not_import_torch(before: str, imported: str) -> None:
+def test_a_source_without_an_import_of_torch_gets_one(before: str, import_line: str) -> None:
     text = f"{before}def f(x):\n    print(x.sum())\n    return x\n"
-    (first, *_) = texts("output", problem(text, "print(x.sum())", "GB0059", entry="def f("))
-    assert first.startswith(f"{before}{imported}@torch.compile\ndef _f_compiled(later, x):\n")
+    (first, *_) = proposed_texts("output", problem(text, "print(x.sum())", "GB0059", entry="def f("))
+    assert first.startswith(f"{before}{import_line}@torch.compile\ndef _f_compiled(later, x):\n")
     method = f"{before}class M:\n    def forward(self, x):\n        print(x.sum())\n        return x\n"
-    (first, *_) = texts("output", problem(method, "print(x.sum())", "GB0059", entry="def forward("))
-    assert f"\n\n\n{imported}@torch.compile\ndef _forward_compiled(later, self, x):\n" in first
+    (first, *_) = proposed_texts("output", problem(method, "print(x.sum())", "GB0059", entry="def forward("))
+    assert f"\n\n\n{import_line}@torch.compile\ndef _forward_compiled(later, self, x):\n" in first
 
 
 def test_the_compile_call_moves_to_the_inner_function() -> None:
     text = "import torch as T\ndef f(x):\n\tprint(f'{x.mean():.2f} ü')\n\treturn x\ng = T.compile(f, dynamic=False)\n"
-    (first, *_) = texts("output", problem(text, "print(f'{x.mean():.2f} ü')", "GB0059", entry="def f("))
+    (first, *_) = proposed_texts("output", problem(text, "print(f'{x.mean():.2f} ü')", "GB0059", entry="def f("))
     assert first == (
         "import torch as T\n@T.compile(dynamic=False)\ndef _f_compiled(later, x):\n"
         "\tlater.append((x.mean(),))\n\treturn x\n"
@@ -98,25 +98,29 @@ def test_the_compile_call_moves_to_the_inner_function() -> None:
 
 
 @pytest.mark.parametrize(
-    ("compiling", "changed"),
+    ("compile_statement", "changed"),
     [
         ("h = f\ng = torch.compile(h, backend='eager')\n", "h = f\ng = h\n"),
         ("g = [torch.compile(h) for h in (f, abs)]\n", None),
         ("g = torch.compile(lambda x: f(x))\n", None),
     ],
 )
-def test_a_function_with_a_second_name_is_compiled_once(compiling: str, changed: str | None) -> None:
-    text = f"import torch\ndef f(x):\n    print(x)\n    return x\n{compiling}"
-    moved = [text for text in texts("output", problem(text, "print(x)", "GB0059", entry="def f(")) if "later" in text]
+def test_a_function_with_a_second_name_is_compiled_only_once(compile_statement: str, changed: str | None) -> None:
+    text = f"import torch\ndef f(x):\n    print(x)\n    return x\n{compile_statement}"
+    texts_after_move = [
+        text
+        for text in proposed_texts("output", problem(text, "print(x)", "GB0059", entry="def f("))
+        if "later" in text
+    ]
     if changed is None:
-        assert not moved
+        assert not texts_after_move
     else:
-        assert moved[0].endswith(changed)
-        assert "@torch.compile(backend='eager')\ndef _f_compiled(" in moved[0]
+        assert texts_after_move[0].endswith(changed)
+        assert "@torch.compile(backend='eager')\ndef _f_compiled(" in texts_after_move[0]
 
 
 @pytest.mark.parametrize(
-    ("check", "code", "handed_out", "after"),
+    ("check", "code", "deferred_values", "after"),
     [
         ("if x.isnan().any():\n        raise ValueError('nan')", "x.isnan().any()", "x.isnan().any(),",
          "for (value,) in later:\n        if value:\n            raise ValueError('nan')"),
@@ -126,10 +130,10 @@ def test_a_function_with_a_second_name_is_compiled_once(compiling: str, changed:
          "for (value,) in later:\n        seen.append(value.item())"),
     ],
 )  # fmt: skip
-def test_checks_and_records_move_after_the_call(check: str, code: str, handed_out: str, after: str) -> None:
+def test_checks_and_records_move_after_the_call(check: str, code: str, deferred_values: str, after: str) -> None:
     text = f"import torch\nseen = []\ndef f(x):\n    {check}\n    return x\n"
     (first, *_) = proposals_of("output", problem(text, code, entry="def f("))
-    assert f"later.append(({handed_out}))" in first.texts["s1"]
+    assert f"later.append(({deferred_values}))" in first.texts["s1"]
     assert after in first.texts["s1"]
     assert bool(first.conditions) == ("seen.append" not in check)
 
@@ -183,14 +187,14 @@ fast = net
 
 def test_a_method_calls_a_top_level_function() -> None:
     break_problem = problem(METHOD, "print(y.sum())", "GB0059", entry="def forward(")
-    assert texts("output", break_problem)[0] == METHOD_AFTER
+    assert proposed_texts("output", break_problem)[0] == METHOD_AFTER
     library = Source("s1", "modeling.py", "library", "models/modeling.py")
     break_problem = replace(break_problem, report=changed(break_problem.report, sources=[library]))
     assert not any(proposal.compiles_itself for proposal in proposals_of("output", break_problem))
 
 
 @pytest.mark.parametrize(
-    ("compiling", "changed"),
+    ("compile_statement", "changed"),
     [
         ("net.compile(dynamic=True)", ""),
         ("net.forward = torch.compile(net.forward, dynamic=True)", ""),
@@ -200,24 +204,24 @@ def test_a_method_calls_a_top_level_function() -> None:
         ("net.compile()\nfast = torch.compile(net, dynamic=True)", None),
     ],
 )
-def test_a_method_that_is_compiled_in_place_is_compiled_once(compiling: str, changed: str | None) -> None:
-    text = METHOD.replace("fast = torch.compile(net, dynamic=True)", compiling)
-    moved = texts("output", problem(text, "print(y.sum())", "GB0059", entry="def forward("))
+def test_a_method_that_is_compiled_in_place_is_compiled_only_once(compile_statement: str, changed: str | None) -> None:
+    text = METHOD.replace("fast = torch.compile(net, dynamic=True)", compile_statement)
+    texts_after_move = proposed_texts("output", problem(text, "print(y.sum())", "GB0059", entry="def forward("))
     expected = None if changed is None else METHOD_AFTER.replace("fast = net\n", changed)
-    assert next((after for after in moved if "later" in after), None) == expected
+    assert next((after for after in texts_after_move if "later" in after), None) == expected
 
 
 def test_a_tensor_changed_in_place_is_copied() -> None:
     text = "import torch\ndef f(x):\n    y = x + 1\n    print(y)\n    y.add_(1)\n    return y\n"
-    (first, *_) = texts("output", problem(text, "print(y)", "GB0059", entry="def f("))
+    (first, *_) = proposed_texts("output", problem(text, "print(y)", "GB0059", entry="def f("))
     assert "later.append((y.clone(),))" in first
     text = text.replace("y.add_(1)", "y += 1")
-    first, second, *_ = texts("output", problem(text, "print(y)", "GB0059", entry="def f("))
+    first, second, *_ = proposed_texts("output", problem(text, "print(y)", "GB0059", entry="def f("))
     assert "later.append((y,))" in first
     assert "later.append((y.clone(),))" in second
 
 
-def test_output_of_a_called_function_is_only_skipped() -> None:
+def test_output_of_an_inner_function_is_only_skipped() -> None:
     text = (
         "import torch\ndef inner(x):\n    if 1: print(x)\n    print(1)\n    return x\ndef f(x):\n    return inner(x)\n"
     )
@@ -239,19 +243,19 @@ def test_settings_move_or_skip_output() -> None:
     assert {"torch._dynamo.config.reorderable_logging_functions": ["builtins.print"]} in settings
     text = text.replace("print(x)", "logger.warning_once('hm')")
     hints = ["Add the logging method to `torch._dynamo.config.ignore_logging_functions`."]
-    for known, name in ((hints, "ignore_logging_functions"), ([], "ignore_logger_methods")):
-        proposals = proposals_of("output", problem(text, "logger.warning_once('hm')", "GB0291", hints=known))
+    for break_hints, name in ((hints, "ignore_logging_functions"), ([], "ignore_logger_methods")):
+        proposals = proposals_of("output", problem(text, "logger.warning_once('hm')", "GB0291", hints=break_hints))
         assert proposals[0].settings == {f"torch._dynamo.config.{name}": ["logging.Logger.warning_once"]}
         assert proposals[0].title == "Leave `logging.Logger.warning_once` out of compiled code"
         assert {change.title for change in proposals if not change.assumptions} <= {"Write messages after the call"}
 
 
 @pytest.mark.parametrize(
-    "around", ["try:\n        {}\n    except ValueError: x = -x", "with suppress(ValueError):\n        {}"]
+    "block", ["try:\n        {}\n    except ValueError: x = -x", "with suppress(ValueError):\n        {}"]
 )
 @pytest.mark.parametrize("check", ["if x.any(): raise ValueError", "assert x.any()"])
-def test_a_check_whose_error_is_handled_stays_in_place(around: str, check: str) -> None:
-    text = f"import torch\ndef f(x):\n    {around.format(check)}\n    return x\n"
+def test_a_check_whose_error_is_handled_stays_in_place(block: str, check: str) -> None:
+    text = f"import torch\ndef f(x):\n    {block.format(check)}\n    return x\n"
     break_problem = problem(text, "x.any()", entry="def f(")
     assert [proposals_of(family, break_problem) for family in ("output", "rewrite", "branch")] == [[], [], []]
 
@@ -276,8 +280,8 @@ def test_statements_that_cannot_be_deferred_are_not_changed(text: str) -> None:
     assert not any(proposal.compiles_itself for proposal in proposals)
 
 
-def test_every_text_is_python() -> None:
-    for text in texts("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f(")):
+def test_every_proposed_text_is_valid_python() -> None:
+    for text in proposed_texts("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f(")):
         ast.parse(text)
 
 
@@ -289,5 +293,5 @@ def test_every_text_is_python() -> None:
         ("opt.step(); print(x); assert x.any()", "Run `opt.step()`, write messages and check after the call"),
     ],
 )
-def test_the_title_names_what_moves(statements: str, title: str) -> None:
+def test_the_title_names_the_moved_statements(statements: str, title: str) -> None:
     assert printing._title(ast.parse(statements).body) == title

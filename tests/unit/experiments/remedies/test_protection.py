@@ -1,13 +1,13 @@
-"""Conditions still protect their code, or the proposal names its assumption."""
+"""Conditions still protect their code, or the proposal states an assumption."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.break_problems import problem, proposals_of, texts
+from tests.support.break_problems import problem, proposals_of, proposed_texts
 
 
-def function(*lines: str, before: str = "") -> str:
+def make_function(*lines: str, before: str = "") -> str:
     return f"import torch\n{before}def f(x, n, i):\n" + "".join(f"    {line}\n" for line in lines)
 
 
@@ -30,12 +30,12 @@ def function(*lines: str, before: str = "") -> str:
         ),
     ],
 )  # fmt: skip
-def test_python_still_tests_sizes(lines: list[str], code: str, after: list[str]) -> None:
-    assert function(*after) in texts("branch", problem(function(*lines), code))
+def test_conditions_on_sizes_stay_in_python(lines: list[str], code: str, after: list[str]) -> None:
+    assert make_function(*after) in proposed_texts("branch", problem(make_function(*lines), code))
 
 
 @pytest.mark.parametrize(
-    ("lines", "code", "granted"),
+    ("lines", "code", "assumed"),
     [
         (["if x.any() and check(x):", "    x = x + 1", "return x"], "x.any()", "check(x)"),
         (["if x.any() or x[i].sum() > 0:", "    x = x + 1", "return x"], "x.any()", "x[i]"),
@@ -55,14 +55,14 @@ def test_python_still_tests_sizes(lines: list[str], code: str, after: list[str])
         (["if i.max() < 8:", "    x = n[i > 0] + i[:2]", "return x"], "i.max() < 8", None),
     ],
 )  # fmt: skip
-def test_code_that_may_raise_is_an_assumption(lines: list[str], code: str, granted: str | None) -> None:
+def test_code_that_may_raise_is_an_assumption(lines: list[str], code: str, assumed: str | None) -> None:
     helper = (
         "def raises(x):\n    if x.dim() > 3:\n        raise ValueError\n    return x\n"
         "def looks_up(k):\n    return torch.one_hot(k, 8)\ntable = torch.nn.Embedding(8, 2)\n"
     )
-    first = proposals_of("branch", problem(function(*lines, before=helper), code))[0]
-    expected = [] if granted is None else [
-        f"it assumes that {granted}, which a condition protects, never raises and has no effect"
+    first = proposals_of("branch", problem(make_function(*lines, before=helper), code))[0]
+    expected = [] if assumed is None else [
+        f"it assumes that {assumed}, which a condition protects, never raises and has no effect"
     ]  # fmt: skip
     assert list(first.assumptions) == expected
 
@@ -71,7 +71,7 @@ OPTIONAL = "import torch\ndef f(x, n=None):\n"
 
 
 @pytest.mark.parametrize(
-    ("lines", "granted"),
+    ("lines", "assumed"),
     [
         (["if x.sum() > 0 and x.sum() < n:", "    x = x + 1"], "x.sum() < n"),
         (["if x.sum() > 0:", "    x = x * n"], "x * n"),
@@ -82,12 +82,12 @@ OPTIONAL = "import torch\ndef f(x, n=None):\n"
         (["if n is not None:", "    if x.sum() > 0:", "        x = x + n"], None),
     ],
 )
-def test_a_value_that_may_be_none_stays_protected(lines: list[str], granted: str | None) -> None:
+def test_a_value_that_may_be_none_stays_protected(lines: list[str], assumed: str | None) -> None:
     text = OPTIONAL + "".join(f"    {line}\n" for line in [*lines, "return x"])
     tests = (line.strip().removeprefix("if ").removesuffix(":") for line in lines if "x.sum()" in line)
     code = next(tests)
     first = proposals_of("branch", problem(text, code, entry="def f(x"))[0]
-    expected = [] if granted is None else [f"it assumes that {granted}, which"]
+    expected = [] if assumed is None else [f"it assumes that {assumed}, which"]
     assert [text.partition(" a condition")[0] for text in first.assumptions] == expected
 
 
@@ -102,17 +102,19 @@ def test_an_attribute_that_may_be_none_stays_protected() -> None:
 
 
 def test_values_of_a_message_are_computed_after_its_condition() -> None:
-    text = function("y = x * 2", "if (y > 3).any():", "    print(y.max().item(), 10 // n)", "return y")
-    (after,) = [new for new in texts("output", problem(text, "(y > 3).any()", entry="def f(x")) if "later" in new][:1]
+    text = make_function("y = x * 2", "if (y > 3).any():", "    print(y.max().item(), 10 // n)", "return y")
+    (after,) = [
+        new for new in proposed_texts("output", problem(text, "(y > 3).any()", entry="def f(x")) if "later" in new
+    ][:1]
     assert "later.append(((y > 3).any(), y, n))" in after
     assert "print(y.max().item(), 10 // n)" in after
 
 
 def test_a_protected_call_does_not_move_before_its_condition() -> None:
-    free = function("k = setting()", "return x * k")
-    assert texts("hoisting", problem(free, "setting()", "GB0007", entry="def f(x"))
+    unprotected = make_function("k = setting()", "return x * k")
+    assert proposed_texts("hoisting", problem(unprotected, "setting()", "GB0007", entry="def f(x"))
     for line in ("k = n and setting()", "k = setting() if n else 1", "k = [setting() for _ in range(n)]"):
-        protected = function(line, "return x * k")
-        assert not texts("hoisting", problem(protected, "setting()", "GB0007", entry="def f(x"))
-    late = function("if n is None:", "    return x", "k = setting()", "return x * k")
-    assert not texts("hoisting", problem(late, "setting()", "GB0007", entry="def f(x"))
+        protected = make_function(line, "return x * k")
+        assert not proposed_texts("hoisting", problem(protected, "setting()", "GB0007", entry="def f(x"))
+    after_return = make_function("if n is None:", "    return x", "k = setting()", "return x * k")
+    assert not proposed_texts("hoisting", problem(after_return, "setting()", "GB0007", entry="def f(x"))

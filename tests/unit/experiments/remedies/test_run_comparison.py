@@ -1,4 +1,4 @@
-"""A break is gone if its place no longer breaks for any cause; breaks at other places are new."""
+"""A break is gone if its line no longer breaks for any cause; breaks on other lines are new."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILES = {"s1": "f.py"}
 
 
 def run(text: str, *breaks: tuple[str, str]) -> RunBreaks:
-    """Return a run with breaks at pieces of code of a text, each with its cause."""
+    """Return a run of a program with breaks; each break is a piece of its code and a cause."""
     reported = [
         Break(f"b{number}", None, gb_type, location_of(text, code), "resumed")
         for number, (code, gb_type) in enumerate(breaks, start=1)
@@ -39,38 +39,38 @@ def run(text: str, *breaks: tuple[str, str]) -> RunBreaks:
 BEFORE = run(OLD, ("y.sum().item()", "item"), ("y.sum() > 0", "branch"))
 
 
-def compared(new: str, *after: RunBreaks) -> BreakComparison:
+def compare_with_before(new: str, *after: RunBreaks) -> BreakComparison:
     return compare_breaks([BEFORE], after, {"f.py": (OLD, new)})
 
 
-def test_a_place_that_breaks_for_a_different_cause_is_not_gone() -> None:
-    comparison = compared(OLD, run(OLD, ("print(y.sum().item())", "print")))
+def test_a_line_that_breaks_for_a_different_cause_is_not_fixed() -> None:
+    comparison = compare_with_before(OLD, run(OLD, ("print(y.sum().item())", "print")))
     assert comparison.removed_breaks == {"b2"}
-    assert comparison.other_cause["b1"].gb_type == "print"
+    assert comparison.breaks_of_other_cause["b1"].gb_type == "print"
     assert comparison.new_breaks == []
 
 
-def test_replaced_lines_keep_their_place() -> None:
+def test_a_replaced_line_counts_as_the_same_line() -> None:
     new = OLD.replace("    print(y.sum().item())", "    import sys\n    sys.stdout.write(str(y.sum().item()))")
-    comparison = compared(new, run(new, ("y.sum().item()", "other")))
+    comparison = compare_with_before(new, run(new, ("y.sum().item()", "other")))
     assert comparison.removed_breaks == {"b2"}
 
 
-def test_a_break_counts_on_every_input() -> None:
-    comparison = compared(OLD, run(OLD), run(OLD, ("y.sum() > 0", "branch")))
+def test_a_break_on_any_input_counts() -> None:
+    comparison = compare_with_before(OLD, run(OLD), run(OLD, ("y.sum() > 0", "branch")))
     assert comparison.removed_breaks == {"b1"}
 
 
-def test_a_break_at_an_inserted_line_is_new() -> None:
+def test_a_break_on_an_inserted_line_is_new() -> None:
     new = OLD.replace("    return y", "    print(y)\n    return y")
-    comparison = compared(new, run(new, ("print(y)\n", "print")))
+    comparison = compare_with_before(new, run(new, ("print(y)\n", "print")))
     assert comparison.removed_breaks == {"b1", "b2"}
     assert [graph_break.gb_type for graph_break in comparison.new_breaks] == ["print"]
 
 
 def test_a_break_that_the_program_has_on_other_inputs_is_not_new() -> None:
-    again = run(OLD, ("y = x * 2", "elsewhere"))
-    comparison = compare_breaks([BEFORE, again], [again], {})
+    other_run = run(OLD, ("y = x * 2", "elsewhere"))
+    comparison = compare_breaks([BEFORE, other_run], [other_run], {})
     assert comparison.removed_breaks == {"b1", "b2"}
     assert comparison.new_breaks == []
 
@@ -79,18 +79,18 @@ def test_breaks_follow_a_moved_block() -> None:
     body = "    if y.sum() > 0:\n        y = y + 1\n    return y"
     head, _ = OLD.split(body)
     new = f"def inner(y):\n{body}\n\n\n{head.replace('print(y.sum().item())', 'return inner(y)')}"
-    comparison = compared(new, run(new, ("y.sum() > 0", "branch")))
+    comparison = compare_with_before(new, run(new, ("y.sum() > 0", "branch")))
     assert comparison.removed_breaks == {"b1"}
     assert comparison.new_breaks == []
 
 
-def test_lines_that_are_replaced_together_are_one_place() -> None:
+def test_lines_that_are_replaced_together_count_as_one() -> None:
     old = "def f(x, y):\n    if x.any():\n        y[x] = 1\n    print(y)"
     before = run(old, ("x.any()", "branch"), ("y[x]", "mask"), ("print(y)", "print"))
     new = old.replace("    if x.any():\n        y[x] = 1", "    y[x] = 1")
     comparison = compare_breaks([before], [run(new, ("y[x]", "mask"), ("print(y)", "print"))], {"f.py": (old, new)})
     assert comparison.removed_breaks == frozenset()
-    assert comparison.other_cause["b1"].gb_type == "mask"
+    assert comparison.breaks_of_other_cause["b1"].gb_type == "mask"
     assert comparison.new_breaks == []
 
 
@@ -119,15 +119,15 @@ def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> N
 @pytest.mark.parametrize(
     ("kind", "note"), [("zero gradient", "it differs with x requiring gradients"), ("random state", None)]
 )
-def test_a_gradient_of_zeros_is_noted_for_tensors_that_required_none(kind: Kind, note: str | None) -> None:
+def test_a_gradient_of_zeros_is_noted_for_tensors_without_gradients_before(kind: Kind, note: str | None) -> None:
     case: Any = SimpleNamespace(
         input=SimpleNamespace(description="x requiring gradients", other_kind="x requiring gradients", state={})
     )
-    findings = EdgeFindings([]).extended([(case, [Difference(kind, "differs")])])
+    findings = EdgeFindings([]).with_inputs([(case, [Difference(kind, "differs")])])
     assert (findings.noted_difference, findings.disqualifying_difference, findings.diffs) == (note, None, [])
 
 
-def _raised_by(function: Callable[[], object]) -> Exception:
+def _error_of(function: Callable[[], object]) -> Exception:
     try:
         function()
     except Exception as error:  # noqa: BLE001 - the test asserts on it
@@ -135,29 +135,29 @@ def _raised_by(function: Callable[[], object]) -> Exception:
     raise AssertionError("nothing raised")
 
 
-def _refuse() -> None:
+def _raise_error() -> None:
     raise RuntimeError("no")
 
 
 @pytest.mark.parametrize(
-    ("refuse", "other_kind", "counts"),
+    ("operation", "other_kind", "is_difference"),
     [
         (lambda: torch.bincount(torch.tensor([1]), minlength=-1), "", False),
         (lambda: torch.bincount(torch.tensor([1]), minlength=-1), "negative integers", True),
         (lambda: torch.ones(2).item(), "", True),
         (lambda: bool(torch.ones(2)), "", True),
-        (_refuse, "", True),
+        (_raise_error, "", True),
     ],
 )
 def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted(
-    refuse: Callable[[], object], other_kind: str, *, counts: bool
+    operation: Callable[[], object], other_kind: str, *, is_difference: bool
 ) -> None:
-    expected = Result(raised=_raised_by(refuse))
+    expected = Result(raised=_error_of(operation))
     case: Any = SimpleNamespace(
-        expected=expected, input=SimpleNamespace(only_errors_count=False, other_kind=other_kind)
+        expected=expected, input=SimpleNamespace(counts_errors_only=False, other_kind=other_kind)
     )
     diffs = [Difference("exception", "returns 1, but the original raises")]
-    assert without_expected_edge_differences(diffs, case, Result(1)) == (diffs if counts else [])
+    assert without_expected_edge_differences(diffs, case, Result(1)) == (diffs if is_difference else [])
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted
         ("raises IndexError: index 3 is out of range", {}, False),
     ],
 )
-def test_a_number_that_no_longer_fits_a_list_is_noted(text: str, state: dict[str, int], *, is_noted: bool) -> None:
+def test_a_lookup_error_for_a_changed_number_is_noted(text: str, state: dict[str, int], *, is_noted: bool) -> None:
     case: Any = SimpleNamespace(input=SimpleNamespace(description="net.n = 4", other_kind="", state=state))
-    findings = EdgeFindings([]).extended([(case, [Difference("exception", text)])])
+    findings = EdgeFindings([]).with_inputs([(case, [Difference("exception", text)])])
     expected = (f"it {text} with net.n = 4", None) if is_noted else (None, f"{text}, on net.n = 4")
     assert (findings.noted_difference, findings.disqualifying_difference) == expected

@@ -1,4 +1,4 @@
-"""Proposals for sizes in tensors."""
+"""Proposals for sizes that are stored in tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 
 from jupyter_graphbreak.experiments.families.proposal import Problem
 from jupyter_graphbreak.report.location import Location, Source
-from tests.support.break_problems import problem, proposals_of, texts
+from tests.support.break_problems import problem, proposals_of, proposed_texts
 
 HEAD = "import torch\n"
 
@@ -28,27 +28,27 @@ def test_sizes_are_read_before_the_call() -> None:
 
 def test_an_unknown_output_size_is_passed() -> None:
     text = f"{HEAD}def f(x, n):\n    return torch.repeat_interleave(x, n)\n"
-    (only,) = texts("sizes", problem(text, "torch.repeat_interleave(x, n)", "GB0036", entry="def f("))
+    (only,) = proposed_texts("sizes", problem(text, "torch.repeat_interleave(x, n)", "GB0036", entry="def f("))
     assert "return torch.repeat_interleave(x, n, output_size=given * (x.numel() if n.numel() == 1 else 1))" in only
     assert "    given = int(n.sum())\n    return _f_compiled(given, x, n)" in only
 
 
 def test_an_output_size_along_a_dimension_counts_its_elements() -> None:
     text = f"{HEAD}def f(x, n):\n    return x[1:].repeat_interleave(n, dim=-1)\n"
-    (only,) = texts("sizes", problem(text, "x[1:].repeat_interleave(n, dim=-1)", "GB0036", entry="def f("))
+    (only,) = proposed_texts("sizes", problem(text, "x[1:].repeat_interleave(n, dim=-1)", "GB0036", entry="def f("))
     size = "given * (x[1:].size(-1) if n.numel() == 1 else 1)"
     assert f"return x[1:].repeat_interleave(n, dim=-1, output_size={size})" in only
 
 
 def test_an_expression_with_a_call_is_not_repeated_in_an_output_size() -> None:
     text = f"{HEAD}def f(x, n):\n    return x.cumsum(0).repeat_interleave(n, 0)\n"
-    assert not texts("sizes", problem(text, "x.cumsum(0).repeat_interleave(n, 0)", "GB0036", entry="def f("))
+    assert not proposed_texts("sizes", problem(text, "x.cumsum(0).repeat_interleave(n, 0)", "GB0036", entry="def f("))
 
 
-def test_new_names_avoid_existing_names() -> None:
+def test_new_names_differ_from_existing_names() -> None:
     text = f"{HEAD}def f(x, given):\n    return x[: given[0].item()], x[given[1].item() :]\n"
     codes = ["given[0].item()", "given[1].item()"]
-    (only,) = texts("sizes", problem(text, codes, "GB0124", entry="def f("))
+    (only,) = proposed_texts("sizes", problem(text, codes, "GB0124", entry="def f("))
     assert "    given_2 = given[0].item()\n    given_3 = given[1].item()\n" in only
     assert "return x[: given_2], x[given_3 :]" in only
 
@@ -70,8 +70,8 @@ def test_new_names_avoid_existing_names() -> None:
         ("return x + scale.item()", "scale.item()"),
     ],
 )
-def test_a_number_that_may_change_is_read_in_place(body: str, code: str) -> None:
-    assert texts("sizes", problem(f"{HEAD}def f(x, n):\n    {body}\n", code, "GB0124", entry="def f(")) == []
+def test_a_number_that_may_change_is_not_read_before_the_call(body: str, code: str) -> None:
+    assert proposed_texts("sizes", problem(f"{HEAD}def f(x, n):\n    {body}\n", code, "GB0124", entry="def f(")) == []
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ def test_a_number_that_may_change_is_read_in_place(body: str, code: str) -> None
     ],
 )
 def test_elements_are_counted_without_numpy(code: str, after: str) -> None:
-    assert texts("sizes", problem(f"y = {code} + 1\n", code, "GB0033")) == [f"y = {after} + 1\n"]
+    assert proposed_texts("sizes", problem(f"y = {code} + 1\n", code, "GB0033")) == [f"y = {after} + 1\n"]
 
 
 @pytest.mark.parametrize("code", ["np.prod(sizes)", "np.prod(x.shape, 0)", "np.sum(x.shape)", "np.prod(x.shape[0])"])
 def test_other_products_are_not_changed(code: str) -> None:
-    assert texts("sizes", problem(f"y = {code}\n", code, "GB0033")) == []
+    assert proposed_texts("sizes", problem(f"y = {code}\n", code, "GB0033")) == []
 
 
-def in_library(text: str, code: str, gb_id: str) -> Problem:
+def library_problem(text: str, code: str, gb_id: str) -> Problem:
     break_problem = problem(text, code, gb_id)
     source = Source("s1", "modeling_x.py", "library", "transformers/models/x/modeling_x.py")
     return replace(break_problem, report=changed(break_problem.report, sources=[source]))
@@ -105,23 +105,23 @@ def in_library(text: str, code: str, gb_id: str) -> Problem:
         ("bound = signature.bind(self, x)\n", "signature.bind(self, x)", "GB0198", "type(self).forward(self"),
     ],
 )
-def test_models_get_their_sizes_by_hooks(text: str, code: str, gb_id: str, part: str) -> None:
-    (only,) = proposals_of("sizes", in_library(text, code, gb_id))
+def test_sizes_are_passed_to_library_models_by_hooks(text: str, code: str, gb_id: str, part: str) -> None:
+    (only,) = proposals_of("sizes", library_problem(text, code, gb_id))
     assert only.kind == "switch"
     assert part in (only.code or "")
     compile(only.code or "", "switch", "exec")
     assert proposals_of("sizes", problem(text, code, gb_id)) == []
 
 
-def test_a_signature_break_in_python_belongs_to_the_calling_library() -> None:
-    break_problem = in_library("bound = signature.bind(self, x)\n", "signature.bind(self, x)", "GB0198")
+def test_a_signature_break_in_the_standard_library_belongs_to_its_caller() -> None:
+    break_problem = library_problem("bound = signature.bind(self, x)\n", "signature.bind(self, x)", "GB0198")
     (break_,) = break_problem.report.breaks
     assert break_.location is not None
     inside = changed(break_, location=Location("s2", 9, 9, code="self.parameters.values()"), stack=[break_.location])
     assert len(proposals_of("sizes", replace(break_problem, break_=inside))) == 1
 
 
-def test_the_title_names_a_single_read() -> None:
+def test_the_title_names_the_only_number() -> None:
     text = f"{HEAD}def f(x, n):\n    return x.split(n.tolist())\n"
     (only,) = proposals_of("sizes", problem(text, "n.tolist()", "GB0033", entry="def f("))
     assert only.title == "Read `n.tolist()` before the call, and pass it"

@@ -1,4 +1,4 @@
-"""The text for an issue shows where code is in its package, and not where that is installed."""
+"""The text for an issue shows paths within packages, not the folder in which a package is installed."""
 
 from __future__ import annotations
 

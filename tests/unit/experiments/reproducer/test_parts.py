@@ -1,4 +1,4 @@
-"""The parts of a reproducer that need no process: what it has to show, how it is reduced, redacted and written."""
+"""The parts of a reproducer that need no process: its target, reduction, redaction and writing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.reduction import reduce_script
-from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script
-from jupyter_graphbreak.experiments.reproducer.target import first_line, guard_kind, idents_of, target_of
+from jupyter_graphbreak.experiments.reproducer.renaming import redact_script
+from jupyter_graphbreak.experiments.reproducer.target import (
+    first_line_of_message,
+    guard_kind,
+    reproducible_ids,
+    target_of,
+)
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break, Device, GuardFailure, Recompile, Report, RunError
 
 
-def a_break(code: str, gb_id: str | None = "GB0170", outcome: Any = "resumed") -> Break:
+def break_in(code: str, gb_id: str | None = "GB0170", outcome: Any = "resumed") -> Break:
     return Break("b1", gb_id, "Data-dependent branching", Location("s1", 1, 1, code=code), outcome)
 
 
@@ -30,23 +35,23 @@ def report(**fields: Any) -> Report:
 @pytest.mark.parametrize(
     ("other", "shows"),
     [
-        (a_break("x.sum() > 0"), True),
-        (a_break("if x.sum()  > 0:"), True),
-        (a_break("if y.sum() > 0:"), False),
-        (a_break("x.sum() > 0", "GB0059"), False),
-        (a_break("x.sum() > 0", outcome="error"), False),
+        (break_in("x.sum() > 0"), True),
+        (break_in("if x.sum()  > 0:"), True),
+        (break_in("if y.sum() > 0:"), False),
+        (break_in("x.sum() > 0", "GB0059"), False),
+        (break_in("x.sum() > 0", outcome="error"), False),
     ],
 )
 def test_same_break_has_the_same_cause_and_code(other: Break, shows: bool) -> None:
-    target = target_of(report(breaks=[a_break("x.sum() > 0")]), "b1")
+    target = target_of(report(breaks=[break_in("x.sum() > 0")]), "b1")
     assert target is not None
     assert target.is_shown_by(report(breaks=[other]), {}) is shows
 
 
 def test_code_that_the_script_names_differently_is_the_same() -> None:
-    target = target_of(report(breaks=[a_break("helpers.norm(x)")]), "b1")
+    target = target_of(report(breaks=[break_in("helpers.norm(x)")]), "b1")
     assert target is not None
-    assert target.is_shown_by(report(breaks=[a_break("norm(x)")]), {"helpers.norm": "norm"})
+    assert target.is_shown_by(report(breaks=[break_in("norm(x)")]), {"helpers.norm": "norm"})
 
 
 @pytest.mark.parametrize(
@@ -58,11 +63,11 @@ def test_code_that_the_script_names_differently_is_the_same() -> None:
         ("'x' dtype mismatch. expected Float, actual Double", "'x' size mismatch at 0. expected 3, actual 4", False),
     ],
 )  # fmt: skip
-def test_guards_have_the_same_kind(guard: str, other: str, is_same: bool) -> None:
+def test_guards_are_compared_by_kind(guard: str, other: str, is_same: bool) -> None:
     assert (guard_kind(guard) == guard_kind(other)) is is_same
 
 
-def test_same_recompile_is_of_the_same_function_for_the_same_kind_of_reason() -> None:
+def test_the_same_recompile_has_the_same_function_and_kind_of_reason() -> None:
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("L['n'] == 2")], id="r1")
     target = target_of(report(recompiles=[recompile]), "r1")
     assert target is not None
@@ -73,8 +78,8 @@ def test_same_recompile_is_of_the_same_function_for_the_same_kind_of_reason() ->
 
 def test_an_error_is_reproduced_by_its_type_and_first_line() -> None:
     error = RunError("BackendCompilerFailed", "backend='be' raised:\nRuntimeError: no\n\nmore", None, "b1")
-    failed = report(error=error, breaks=[a_break("f(x)", outcome="error")], order=["b1"])
-    assert idents_of(failed) == ["error"]
+    failed = report(error=error, breaks=[break_in("f(x)", outcome="error")], order=["b1"])
+    assert reproducible_ids(failed) == ["error"]
     target = target_of(failed, "error")
     assert target is not None
     assert target.is_shown_by(failed, {})
@@ -82,8 +87,10 @@ def test_an_error_is_reproduced_by_its_type_and_first_line() -> None:
     assert target_of(failed, "check") is None
 
 
-def test_first_line_includes_the_error_that_is_passed_on() -> None:
-    assert first_line("backend='be' raised:\nRuntimeError: no\nmore") == "backend='be' raised: RuntimeError: no"
+def test_the_first_line_includes_the_error_of_the_backend() -> None:
+    assert (
+        first_line_of_message("backend='be' raised:\nRuntimeError: no\nmore") == "backend='be' raised: RuntimeError: no"
+    )
 
 
 PROGRAM = """\
@@ -125,18 +132,18 @@ def test_reduction_stops_when_time_is_up_and_keeps_the_condition_of_an_error() -
     assert "if x > 1:" in ast.unparse(reduced)
 
 
-def test_redacted_script_keeps_what_pytorch_reads() -> None:
+def test_a_redacted_script_keeps_names_that_pytorch_needs() -> None:
     program = (
         "import torch\nclass Secret(torch.nn.Module):\n    def forward(self, x, mask):\n"
         "        self.total = self.count(x, mask=mask)\n        return self.total.sum()\n"
         "    def count(self, x, mask):\n        print('secret')\n        return x.to(device='cpu')\n"
         "secret = Secret()\ncompiled = torch.compile(secret, backend='eager')\ncompiled(torch.randn(2), mask=None)\n"
     )
-    text = redacted_script(ast.parse(program), keeps_texts=False)
+    text = redact_script(ast.parse(program), keeps_strings=False)
     compile(text, "<redacted>", "exec")
     assert "secret" not in text.lower()
     assert "count" not in text
-    for text_left in (
+    for part in (
         "torch.compile(",
         "backend='eager'",
         "device='cpu'",
@@ -144,7 +151,7 @@ def test_redacted_script_keeps_what_pytorch_reads() -> None:
         "def forward(self",
         "torch.nn.Module",
     ):
-        assert text_left in text
+        assert part in text
 
 
 class Colour(enum.Enum):
@@ -173,12 +180,12 @@ def test_values_are_written_as_expressions(value: Any, expected: str) -> None:
     assert ast.unparse(Writer().expression_of(value)) == expected
 
 
-class Boxes(torch.Tensor):
+class BoxTensor(torch.Tensor):
     def area(self) -> torch.Tensor:
         return self.prod(1)
 
 
-class Marked(torch.Tensor):
+class HasAttribute(torch.Tensor):
     def __init__(self, _: torch.Tensor) -> None:
         self.mark = 1
 
@@ -188,26 +195,26 @@ LARGE = torch.sparse_coo_tensor(torch.stack([torch.arange(9), torch.zeros(9, dty
 
 
 @pytest.mark.parametrize(
-    "tensor", [SPARSE, SPARSE.coalesce(), SPARSE.to_sparse_csr(), LARGE, torch.ones(3, 2).as_subclass(Boxes)]
+    "tensor", [SPARSE, SPARSE.coalesce(), SPARSE.to_sparse_csr(), LARGE, torch.ones(3, 2).as_subclass(BoxTensor)]
 )
-def test_tensors_of_unusual_kinds_are_written_with_their_kind(tensor: torch.Tensor) -> None:
-    tensor_copy = eval(ast.unparse(Writer().expression_of(tensor)), {"torch": torch, "Boxes": Boxes})  # noqa: S307 - our own
+def test_unusual_tensors_are_written_with_their_class_and_layout(tensor: torch.Tensor) -> None:
+    tensor_copy = eval(ast.unparse(Writer().expression_of(tensor)), {"torch": torch, "BoxTensor": BoxTensor})  # noqa: S307 - our own
     assert (type(tensor_copy), tensor_copy.layout, tensor_copy.shape) == (type(tensor), tensor.layout, tensor.shape)
 
 
-def test_small_tensors_keep_their_values_if_needed() -> None:
+def test_small_tensors_keep_their_values_if_values_matter() -> None:
     assert ast.unparse(Writer(uses_values=True).expression_of(torch.ones(2))) == "torch.tensor([1.0, 1.0])"
 
 
-def test_object_that_is_used_twice_has_one_name() -> None:
+def test_an_object_that_is_used_twice_has_one_name() -> None:
     writer = Writer()
     module = torch.nn.TransformerEncoderLayer(4, 2)
     first, second = writer.expression_of(module), writer.expression_of(module)
     assert ast.unparse(first) == ast.unparse(second)
 
 
-@pytest.mark.parametrize("value", [object(), open, torch.eye(4).to_sparse_bsr((2, 2)), Marked(torch.ones(2))])
-def test_values_that_cannot_be_written_are_named(value: Any) -> None:
+@pytest.mark.parametrize("value", [object(), open, torch.eye(4).to_sparse_bsr((2, 2)), HasAttribute(torch.ones(2))])
+def test_a_value_that_cannot_be_written_raises(value: Any) -> None:
     if value is open:
         assert ast.unparse(Writer().expression_of(value)) == "open"
         return
@@ -216,18 +223,18 @@ def test_values_that_cannot_be_written_are_named(value: Any) -> None:
 
 
 def test_closures_of_one_function_stay_separate() -> None:
-    def adding(number: int) -> Any:
+    def make_adder(number: int) -> Any:
         return lambda x: x + number
 
     writer = Writer()
-    names = {ast.unparse(writer.expression_of(adding(number))) for number in (1, 2)}
+    names = {ast.unparse(writer.expression_of(make_adder(number))) for number in (1, 2)}
     text = ast.unparse(writer.script([]))
     assert len(names) == 2
     assert "number = 1" in text
     assert "number_2 = 2" in text
 
 
-def test_options_of_torch_compile_are_left_out_and_its_backend_is_kept() -> None:
+def test_reduction_removes_options_of_torch_compile_except_the_backend() -> None:
     script = "import torch\nfrom own import f\ncompiled = torch.compile(f, backend='eager'"
     reduced, _ = reduce_script(
         ast.parse(f"{script}, options={{'a': 1}})"),

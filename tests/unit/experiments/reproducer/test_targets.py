@@ -1,4 +1,4 @@
-"""A finding is recognized in a script: a break by its code, however it is written, a wrong result by its line."""
+"""A finding is recognized in a script: a break by its code in any format, a wrong result by the comparing line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break, Device, Report, RunError
 
 
-def at(code: str) -> Break:
+def break_in(code: str) -> Break:
     return Break("b1", "GB0170", "Data-dependent branching", Location("s1", 1, 1, code=code), "resumed")
 
 
@@ -26,23 +26,23 @@ def at(code: str) -> Break:
         'log("step", 7)',
     ],
 )
-def test_unparsed_code_is_the_same_code(code: str) -> None:
-    written = ast.unparse(ast.parse(code))
-    assert code_of(at(code)) == code_of(at(written))
-    assert code_of(at(f"if {code}:")).startswith("if")
+def test_code_is_recognized_after_unparsing(code: str) -> None:
+    unparsed = ast.unparse(ast.parse(code))
+    assert code_of(break_in(code)) == code_of(break_in(unparsed))
+    assert code_of(break_in(f"if {code}:")).startswith("if")
 
 
 def test_different_numbers_are_different_code() -> None:
-    assert code_of(at("x > 1e4")) != code_of(at("x > 1e5"))
-    assert code_of(at("x1 > 2")) != code_of(at("x2 > 2"))
-    assert code_of(at("def f(x=1):")) == ""
+    assert code_of(break_in("x > 1e4")) != code_of(break_in("x > 1e5"))
+    assert code_of(break_in("x1 > 2")) != code_of(break_in("x2 > 2"))
+    assert code_of(break_in("def f(x=1):")) == ""
 
 
 @pytest.mark.parametrize(
     ("code", "is_shown"),
     [("torch.testing.assert_close(actual, expected)", True), ("assert x.sum() > 0", False)],
 )
-def test_a_wrong_result_is_an_error_at_the_line_that_compares(code: str, *, is_shown: bool) -> None:
+def test_a_wrong_result_is_an_error_on_the_line_that_compares(code: str, *, is_shown: bool) -> None:
     error = RunError("AssertionError", "Tensor-likes are not close!", Location("s1", 9, 9, code=code), None)
     report = Report("error", Device("auto", "cpu"), error=error)
     assert Target(CHECK, "wrong result", kind="check").is_shown_by(report, {}) is is_shown

@@ -1,4 +1,4 @@
-"""The sides of conditions that a run takes: the changed text notes them, and does what the text did."""
+"""Instrumented source text records the sides of conditions that a run takes, and otherwise does the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import builtins
 import pytest
 
 from jupyter_graphbreak.experiments.families.proposal import Condition
-from jupyter_graphbreak.experiments.remedies.original import RECORDER_NAME, instrumented_text, record_sides
+from jupyter_graphbreak.experiments.remedies.original import RECORDER_NAME, instrument_text, record_sides
 
 TEXT = """
 def f(x, ä="ü"):
@@ -32,10 +32,10 @@ def condition(column: int, end_column: int) -> Condition:
     return Condition("", 1, column, 1, end_column)
 
 
-def test_both_sides_are_noted_over_several_runs() -> None:
+def test_the_sides_of_several_runs_are_recorded() -> None:
     tests = conditions(TEXT)
     scope: dict[str, object] = {}
-    exec(compile(instrumented_text(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
+    exec(compile(instrument_text(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
     f = scope["f"]
     assert callable(f)
     with record_sides() as sides:
@@ -45,8 +45,8 @@ def test_both_sides_are_noted_over_several_runs() -> None:
     assert sides[1] == {True, False}
 
 
-def test_lines_stay_where_they_are() -> None:
-    changed = instrumented_text(TEXT, conditions(TEXT))
+def test_instrumented_text_keeps_its_lines() -> None:
+    changed = instrument_text(TEXT, conditions(TEXT))
     assert len(changed.splitlines()) == len(TEXT.splitlines())
     assert changed.splitlines()[2] == f'    if {RECORDER_NAME}(0, (x > 3 and ä)): y = "big"  # ü before'
 
@@ -62,37 +62,37 @@ def test_lines_stay_where_they_are() -> None:
         ("b", [condition(0, 1)]),
     ],
 )
-def test_nested_conditions_are_noted(text: str, tests: list[Condition]) -> None:
-    changed = instrumented_text(text, dict(enumerate(tests)))
+def test_nested_conditions_are_recorded(text: str, tests: list[Condition]) -> None:
+    changed = instrument_text(text, dict(enumerate(tests)))
     with record_sides() as sides:
         value = eval(changed, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
     assert value is True
     assert set(sides) == set(range(len(tests))) - ({2} if len(tests) == 4 else set())
 
 
-def test_the_value_is_tested_once_and_its_errors_are_raised() -> None:
-    class Asked:
+def test_a_value_is_converted_to_bool_once_and_its_errors_are_raised() -> None:
+    class CountingBool:
         times = 0
 
         def __bool__(self) -> bool:
             self.times += 1
             return False
 
-    class Refusing:
+    class FailingBool:
         def __bool__(self) -> bool:
             raise ValueError("ambiguous")
 
-    asked = Asked()
-    changed = instrumented_text("1 if asked else 2", {0: condition(5, 10)})
+    counting_bool = CountingBool()
+    changed = instrument_text("1 if value else 2", {0: condition(5, 10)})
     with record_sides() as sides:
-        assert eval(changed, {"asked": asked}) == 2  # noqa: S307 - our own text
+        assert eval(changed, {"value": counting_bool}) == 2  # noqa: S307 - our own text
     with record_sides(), pytest.raises(ValueError, match="ambiguous"):
-        eval(changed, {"asked": Refusing()})  # noqa: S307 - our own text
-    assert (asked.times, dict(sides)) == (1, {0: {False}})
+        eval(changed, {"value": FailingBool()})  # noqa: S307 - our own text
+    assert (counting_bool.times, dict(sides)) == (1, {0: {False}})
 
 
-def test_the_evaluation_of_code_that_is_no_test_is_noted_and_its_value_is_kept() -> None:
-    changed = instrumented_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, sides=())})
+def test_code_that_is_not_a_test_is_recorded_if_it_is_evaluated() -> None:
+    changed = instrument_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, sides=())})
     with record_sides() as sides:
         assert eval(changed, {"a": [], "b": 2}) == []  # noqa: S307 - our own text
         assert not sides
@@ -100,7 +100,7 @@ def test_the_evaluation_of_code_that_is_no_test_is_noted_and_its_value_is_kept()
     assert dict(sides) == {0: {None}}
 
 
-def test_nothing_is_left_in_python_itself() -> None:
+def test_the_recorder_is_removed_from_builtins() -> None:
     with record_sides():
         assert hasattr(builtins, RECORDER_NAME)
     assert not hasattr(builtins, RECORDER_NAME)

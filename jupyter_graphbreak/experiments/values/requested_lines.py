@@ -1,4 +1,4 @@
-"""The lines whose values a user asks for."""
+"""The lines whose values a user has requested."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
     from jupyter_graphbreak.report.values import EntryValues
 
-_PLACE = re.compile(r"(?:(?P<file>.*):)?(?P<line>\d{1,9})")
+_LINE = re.compile(r"(?:(?P<file>.*):)?(?P<line>\d{1,9})")
 
 
-class WantedLine(NamedTuple):
-    """A line whose operations are to be listed one by one; ``file`` is ``None`` for any cell or file of the user."""
+class RequestedLine(NamedTuple):
+    """A line of which each operation is listed; if ``file`` is ``None``, in any cell or file of the user."""
 
     line: int
     file: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> WantedLine:
-        """Return the line that a text names: ``12`` or ``model.py:12``.
+    def parse(cls, text: str) -> RequestedLine:
+        """Return the line that a string such as ``12`` or ``model.py:12`` specifies.
 
         Raises
         ------
         ValueError
-            If the text does not name a line.
+            If the string does not specify a line.
         """
-        match = _PLACE.fullmatch(text.strip())
+        match = _LINE.fullmatch(text.strip())
         if match is None:
             raise ValueError(f"{text!r} is not a line: use for example 12 or model.py:12")
         return cls(int(match["line"]), match["file"] or None)
@@ -38,7 +38,7 @@ class WantedLine(NamedTuple):
     def __str__(self) -> str:
         return f"{self.line} of {self.file}" if self.file is not None else str(self.line)
 
-    def is_at(self, location: Location, source: Source | None) -> bool:
+    def matches(self, location: Location, source: Source | None) -> bool:
         """Return whether a location is on this line."""
         if location.line != self.line or source is None:
             return False
@@ -47,23 +47,25 @@ class WantedLine(NamedTuple):
         return f"/{source.path or source.name}".endswith(f"/{self.file.removeprefix('./')}") or source.name == self.file
 
 
-def parse_lines(texts: Iterable[str]) -> list[WantedLine]:
-    """Return the lines that texts name.
+def parse_lines(texts: Iterable[str]) -> list[RequestedLine]:
+    """Return the lines that strings specify; see :meth:`RequestedLine.parse`.
 
     Raises
     ------
     ValueError
-        If a text does not name a line.
+        If a string does not specify a line.
     """
-    return [WantedLine.parse(text) for text in texts]
+    return [RequestedLine.parse(text) for text in texts]
 
 
-def missing_lines(lines: Iterable[WantedLine], values: Sequence[EntryValues], report: Report) -> list[str]:
-    """Return a sentence for each wanted line that computed no tensor."""
+def sentences_about_missing_lines(
+    lines: Iterable[RequestedLine], values: Sequence[EntryValues], report: Report
+) -> list[str]:
+    """Return a sentence for each requested line that computed no tensor."""
     sources = {source.id: source for source in report.sources}
     locations = [value.location for entry in values for value in entry.lines]
     return [
         f"Line {line} computed no tensor in the examined calls."
         for line in lines
-        if not any(line.is_at(location, sources.get(location.source)) for location in locations)
+        if not any(line.matches(location, sources.get(location.source)) for location in locations)
     ]

@@ -21,7 +21,7 @@ MISSING = object()
 
 
 @dataclass(frozen=True)
-class NamedPlace:
+class Binding:
     """A name that code reads or writes: a global, a variable of an outer function, an attribute of a class."""
 
     name: str
@@ -33,10 +33,10 @@ class NamedPlace:
     holder: Any = None
 
 
-class SwappedPlace:
+class SwappedBinding:
     """A name read by code that is not copied, such as a method: it refers to the copy only while a program runs."""
 
-    def __init__(self, place: NamedPlace, program_value: Any, *, is_function: bool = False) -> None:
+    def __init__(self, place: Binding, program_value: Any, *, is_function: bool = False) -> None:
         self._is_function = is_function
         self.name = place.name
         self.key, self.holder = place.key, place.holder
@@ -69,36 +69,36 @@ class SwappedPlace:
         self._is_swapped_in, self._inactive_value = not self._is_swapped_in, current_value
 
 
-def function_places(function: types.FunctionType) -> Iterator[NamedPlace]:
+def function_bindings(function: types.FunctionType) -> Iterator[Binding]:
     """Yield the parts of a function that a call may change: its defaults and attributes."""
     parameters = inspect.signature(function).parameters.values()
     for parameter in parameters:
         if is_data(parameter.default) and not is_instance(parameter.default, type):
-            yield fixed_place(parameter.name, parameter.default)
+            yield fixed_binding(parameter.name, parameter.default)
     if vars(function) or function.__name__ in function.__code__.co_names:
-        yield NamedPlace(f"the attributes of {function.__name__}", lambda: vars(function), _ignore)
+        yield Binding(f"the attributes of {function.__name__}", lambda: vars(function), _ignore)
 
 
-def fixed_place(name: str, value: Any) -> NamedPlace:
+def fixed_binding(name: str, value: Any) -> Binding:
     """Return the place of an object that a call may change and that stays where it is."""
-    return NamedPlace(name, lambda: value, _ignore)
+    return Binding(name, lambda: value, _ignore)
 
 
 def _ignore(_: Any) -> None:
     """Write nothing, since the object stays in its place."""
 
 
-def cell_place(name: str, cell: types.CellType, original: types.CellType | None = None) -> NamedPlace:
+def cell_binding(name: str, cell: types.CellType, original: types.CellType | None = None) -> Binding:
     """Return the place of a closure variable; its key is that of the original variable."""
 
     def write(value: Any) -> None:
         if value is not MISSING:
             cell.cell_contents = value
 
-    return NamedPlace(name, lambda: cell.cell_contents, write, (id(original or cell), ""), original or cell)
+    return Binding(name, lambda: cell.cell_contents, write, (id(original or cell), ""), original or cell)
 
 
-def item_place(name: str, scope: dict[str, Any], key: str) -> NamedPlace:
+def item_binding(name: str, scope: dict[str, Any], key: str) -> Binding:
     """Return the place of an item of a namespace, such as a global or an attribute."""
 
     def write(value: Any) -> None:
@@ -107,26 +107,26 @@ def item_place(name: str, scope: dict[str, Any], key: str) -> NamedPlace:
         else:
             scope[key] = value
 
-    return NamedPlace(name, lambda: scope.get(key, MISSING), write, (id(scope), key), scope)
+    return Binding(name, lambda: scope.get(key, MISSING), write, (id(scope), key), scope)
 
 
-def part_place(name: str, function: types.FunctionType, part: str) -> NamedPlace:
+def part_binding(name: str, function: types.FunctionType, part: str) -> Binding:
     """Return the place of a part of a function that always exists, such as its defaults."""
     read, write = functools.partial(getattr, function, part), functools.partial(setattr, function, part)
-    return NamedPlace(name, read, write, (id(function), part), function)
+    return Binding(name, read, write, (id(function), part), function)
 
 
-def attributes_place(name: str, item: Any) -> NamedPlace:
+def attributes_binding(name: str, item: Any) -> Binding:
     """Return the place of all attributes of an object."""
 
     def write(attributes: Any) -> None:
         vars(item).clear()
         vars(item).update(attributes)
 
-    return NamedPlace(name, lambda: dict(vars(item)), write, (id(item), ""), item)
+    return Binding(name, lambda: dict(vars(item)), write, (id(item), ""), item)
 
 
-def attribute_place(owner: type | types.ModuleType, name: str) -> NamedPlace:
+def attribute_binding(owner: type | types.ModuleType, name: str) -> Binding:
     """Return the place of an attribute of a class or module."""
 
     def write(value: Any) -> None:
@@ -135,6 +135,4 @@ def attribute_place(owner: type | types.ModuleType, name: str) -> NamedPlace:
         elif name in vars(owner):
             delattr(owner, name)
 
-    return NamedPlace(
-        f"{owner.__name__}.{name}", lambda: vars(owner).get(name, MISSING), write, (id(owner), name), owner
-    )
+    return Binding(f"{owner.__name__}.{name}", lambda: vars(owner).get(name, MISSING), write, (id(owner), name), owner)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.trial.entry import Entry, keep_entries
+from jupyter_graphbreak.experiments.trial.entry import Entry, record_entries
 from jupyter_graphbreak.report.remedies import WORKING
 
 
@@ -48,7 +48,7 @@ PLUS: Callable[[torch.Tensor], torch.Tensor] = lambda x: breaks(x) + 1  # noqa: 
 
 def entries_of(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
     torch._dynamo.reset()
-    with keep_entries() as kept_entries:
+    with record_entries() as kept_entries:
         value = run()
     assert kept_entries.left_out == []
     return kept_entries.entries, value

@@ -1,4 +1,4 @@
-"""Programs that meet known bugs of PyTorch on a CPU; ``knowledge/known_bugs.toml`` has the table of the bugs."""
+"""Programs that trigger known bugs of PyTorch on a CPU; ``knowledge/known_bugs.toml`` describes the bugs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ shift = 0
 
 
 class SineWithBackward(torch.autograd.Function):
-    """A sine whose own gradient is zero, so that the usual one shows."""
+    """A sine with a custom gradient of zero, so the usual gradient in a result reveals the bug."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class SineWithBackward(torch.autograd.Function):
 
 
 class SineWithJvp(torch.autograd.Function):
-    """A sine whose own forward-mode derivative is zero, so that the usual one shows."""
+    """A sine with a custom forward-mode derivative of zero, so the usual one in a result reveals the bug."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class SineWithJvp(torch.autograd.Function):
         return torch.zeros_like(tangent)
 
 
-class Added(torch.autograd.Function):
+class AddWithOneGradient(torch.autograd.Function):
     """A sum with a gradient for the second operand only."""
 
     @staticmethod
@@ -80,7 +80,7 @@ class HasScale(Protocol):
 
 
 class Options:
-    """An object with the attributes that it is given."""
+    """An object whose attributes are its arguments."""
 
     def __init__(self, **fields: Any) -> None:
         vars(self).update(fields)
@@ -95,7 +95,7 @@ class Toggle:
 
 
 class Pretender:
-    """An object that says that it is an ``int``."""
+    """An object that claims to be an ``int``."""
 
     @property
     def __class__(self) -> type:  # type: ignore[override] # this is what the program is about
@@ -118,7 +118,7 @@ def issue_192985(compiler: Compiler) -> Any:
 
 def issue_181146(compiler: Compiler) -> Any:
     x = torch.ones(3, requires_grad=True)
-    compiler(lambda x: Added.apply(x, x).sum())(x).backward()
+    compiler(lambda x: AddWithOneGradient.apply(x, x).sum())(x).backward()
     return x.grad
 
 
@@ -130,7 +130,7 @@ def issue_182012(compiler: Compiler) -> Any:
 
 def issue_184113(compiler: Compiler) -> Any:
     x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
-    compiler(lambda x, y: Added.apply(x, y).sum())(x, y).backward()
+    compiler(lambda x, y: AddWithOneGradient.apply(x, y).sum())(x, y).backward()
     return y.grad
 
 
@@ -207,14 +207,14 @@ def issue_176851(compiler: Compiler) -> Any:
 
 
 def issue_169253(compiler: Compiler) -> Any:
-    class Kept:
+    class Storage:
         items: ClassVar[list[Tensor]] = []
 
     def kept(x: Tensor) -> None:
-        Kept.items.append(x)
+        Storage.items.append(x)
 
     compiler(kept)(torch.ones(1))
-    return len(Kept.items)
+    return len(Storage.items)
 
 
 def issue_198364(compiler: Compiler) -> Any:
@@ -244,14 +244,14 @@ def issue_174050(compiler: Compiler) -> Any:
 
 
 def issue_181247(compiler: Compiler) -> Any:
-    del compiler  # it runs in a process of its own
+    del compiler  # the program runs in a separate process
     program = "import torch; torch.compile(lambda x: x + 1, fullgraph=True, backend='eager')(torch.ones(1))"
     environment = os.environ | {"TORCH_COMPILE_DISABLE": "1"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
 
 
 def issue_197889(compiler: Compiler) -> list[float]:
-    """Use a float as a factor and as the setting of a loss, with three values."""
+    """Use a float as a factor and as a parameter of a loss, with three values."""
     loss = compiler(lambda x, delta: torch.nn.functional.huber_loss(x * delta, torch.zeros(4), delta=delta + 0.1))
     return [loss(torch.arange(4.0), delta).item() for delta in (0.5, 1.0, 2.0)]
 
@@ -416,11 +416,11 @@ def issue_130362(compiler: Compiler) -> Any:
 
 
 def issue_150265(compiler: Compiler) -> Any:
-    class Own(torch.nn.Parameter):
+    class OwnParameter(torch.nn.Parameter):
         def __new__(cls, data: Tensor) -> Any:
             return torch.Tensor._make_subclass(cls, data)
 
-    own = Own(torch.ones(2))
+    own = OwnParameter(torch.ones(2))
     with torch.no_grad():
         return compiler(lambda: (3 * own).sum().item())()
 
@@ -457,8 +457,8 @@ def issue_139603(compiler: Compiler) -> Tensor:
     return compiler(forked)(torch.ones(1))
 
 
-class Spread(torch.nn.Module):
-    """A layer that stores a value with its gradient, and then changes what it was computed from."""
+class StoresDeviation(torch.nn.Module):
+    """A layer that stores a value with its gradient, and then changes the tensor from which it was computed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -473,9 +473,9 @@ class Spread(torch.nn.Module):
 
 def issue_132597(compiler: Compiler) -> Tensor:
     torch.manual_seed(0)
-    spread = Spread()
-    compiler(spread)(torch.ones(4, 8), torch.tensor([1])).square().sum().backward()
-    gradient = spread.layer.weight.grad
+    module = StoresDeviation()
+    compiler(module)(torch.ones(4, 8), torch.tensor([1])).square().sum().backward()
+    gradient = module.layer.weight.grad
     assert gradient is not None
     return gradient
 
@@ -526,7 +526,7 @@ def formatted_number(compiler: Compiler) -> str:
 
 
 def cumulative_sum_of_scaled_probabilities(compiler: Compiler) -> Tensor:
-    """Return the gradient of a cumulative sum, which flips the gradient before softmax's own reads it."""
+    """Return the gradient of a cumulative sum, whose backward pass flips the gradient before that of softmax reads it."""
     torch.manual_seed(0)
     x = torch.randn(4, 8, requires_grad=True)
     weights = torch.rand(4, 8)
@@ -535,7 +535,7 @@ def cumulative_sum_of_scaled_probabilities(compiler: Compiler) -> Tensor:
 
 
 def issue_174386(compiler: Compiler) -> Any:
-    """Say whether deterministic algorithms fill memory that nobody has written."""
+    """Return whether deterministic algorithms fill uninitialized memory."""
     torch.use_deterministic_algorithms(True)
     try:
         return compiler(lambda x: torch.empty_like(x * 2))(torch.ones(4)).isnan().all().item()
@@ -565,7 +565,7 @@ def aotinductor_with_another_size(compiler: Compiler) -> Any:
 
 
 def full_deque(compiler: Compiler) -> Tensor:
-    """Return the average of the last three values, after a fourth one."""
+    """Return the average of the last three values after a fourth value was added."""
     window = collections.deque(torch.ones(3).unbind(), maxlen=3)
 
     def average(x: Tensor) -> Tensor:
@@ -584,7 +584,7 @@ _WITHOUT_ISSUE = (
     "aotinductor_with_another_size",
     "full_deque",
 )
-#: The backend with which a program meets its bug; "inductor" for those that are not listed.
+#: The backend with which a program triggers its bug, if it is not "inductor".
 BACKENDS = {
     **dict.fromkeys(
         (

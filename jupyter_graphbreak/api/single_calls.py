@@ -407,7 +407,7 @@ def compare(
     backend: str = "eager",
     find_cell: FindCell = cell_of_shell,
     seconds: float | None = None,
-    copied: CopiedCalls | None = None,
+    copies: CopiedCalls | None = None,
     effects: RunEffects | None = None,
 ) -> Frontends:
     """Compare the front ends as :func:`compare_frontends` does.
@@ -422,7 +422,7 @@ def compare(
         Returns the cell that a code object comes from, given its file name; for the report.
     seconds : float or None
         The time limit; by default 120 seconds.
-    copied : CopiedCalls, optional
+    copies : CopiedCalls or None
         The copies, if ``fn`` is a copy.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.
@@ -434,8 +434,8 @@ def compare(
 
     entry = entry_of(fn, *first.args, **first.kwargs)
     entry = (
-        replace(entry, storage_copies=copied.storage_copies, name_snapshot=copied.name_snapshot)
-        if copied is not None
+        replace(entry, storage_copies=copies.storage_copies, name_snapshot=copies.name_snapshot)
+        if copies is not None
         else entry
     )
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)

@@ -17,6 +17,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak.analysis.python_text import hide_python_warnings, parse_python
+from jupyter_graphbreak.records.attributes import is_hashable
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import is_resume_name, original_name
 
@@ -79,7 +80,7 @@ def check_hiding() -> None:
         names = [entry.tb_frame.f_code.co_name for entry in _traceback_entries(_relink(entries))]
         if names[-1] != function.co_name:
             raise AssertionError(f"the frames of the compiler cannot be hidden: {names}") from None
-        _is_hashable(function)
+        is_hashable(function)
         _node_at(filename, (1, 0, 1, 0))
         trim_error(error)
         hide_compiler(error)
@@ -258,20 +259,12 @@ def _link(
     Stand-ins are also necessary because IPython hashes the code of each frame, and Dynamo's code may be unhashable.
     """
     code = entry.tb_frame.f_code
-    needs_stand_in = entry.tb_lasti == _NO_INSTRUCTION or not _is_hashable(code)
+    needs_stand_in = entry.tb_lasti == _NO_INSTRUCTION or not is_hashable(code)
     if needs_stand_in or original_name(code.co_name) == "<module>" or is_resume_name(code.co_name):
         stand_in = _stand_in(entry, function)
         if stand_in is not None:
             return types.TracebackType(next_entry, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
     return types.TracebackType(next_entry, entry.tb_frame, max(entry.tb_lasti, 0), entry.tb_lineno)
-
-
-def _is_hashable(code: types.CodeType) -> bool:
-    try:
-        hash(code)
-    except TypeError:
-        return False
-    return True
 
 
 @hide_python_warnings()

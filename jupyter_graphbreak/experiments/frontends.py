@@ -84,7 +84,7 @@ def _capture_with_export(call: Any, first: Arguments, *, strict: bool) -> Progra
     module = call if isinstance(call, torch.nn.Module) else _wrap_in_module(call)
     code = getattr(module.forward, "__code__", None)
     if strict and code is not None and has_cached_code(code):
-        module = _wrap_in_module(call)  # strict export makes Dynamo forget the code of the module's own method
+        module = _wrap_in_module(call)  # strict export would make Dynamo forget the compiled code of the module
     return torch.export.export(module, first.args, first.kwargs or None, strict=strict).module()
 
 
@@ -319,7 +319,7 @@ def compare(
     backend : str
         The backend of ``torch.compile``.
     find_cell : callable
-        Returns the cell from which a code object comes, given the code's file name; for the report.
+        Returns the cell of a code object, given the name of the code's file; used for the report.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Find the calls of a function in a cell, and compare PyTorch's front ends on them."""
+"""Find the calls to a function in a cell, and compare PyTorch's front ends on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.results import Frontends
 
-#: A function, its positional and its keyword arguments.
+#: A function, its positional arguments and its keyword arguments.
 EvaluatedCall = tuple[Any, list[Any], dict[str, Any]]
 
 HOW_TO_COMPARE = "write the call on a line: %compile_explain --frontends f(x)"
@@ -51,38 +51,38 @@ class FrontendComparison:
         Raises
         ------
         UsageError
-            If the cell calls none of the user's functions, or changes their arguments afterwards, or if evaluating the
-            arguments again would have a side effect.
+            If the cell calls none of the user's functions, or assigns to their arguments afterwards, or if evaluating
+            the arguments again would have a side effect.
         """
-        calls = calls_of_last_function(tree, self._is_users_function)
+        calls = calls_to_last_function(tree, self._is_users_function)
         if not calls:
             raise UsageError(
                 "--frontends: the cell calls none of your own functions, or changes their arguments afterwards; "
                 f"{HOW_TO_COMPARE}"
             )
-        evaluated = [self._evaluate_again(call) for call in calls]
-        return self._compare(evaluated[0][0], _as_arguments(evaluated), effects)
+        evaluated_calls = [self._evaluate_again(call) for call in calls]
+        return self._compare(evaluated_calls[0][0], _as_arguments(evaluated_calls), effects)
 
     def prepare(self, calls: list[EvaluatedCall]) -> Callable[[RunEffects | None], Frontends]:
-        """Return a function that compares the front ends on some calls, with copies of their current inputs."""
+        """Return a function that compares the front ends on calls, with copies of their current arguments."""
         from jupyter_graphbreak.experiments.frontends import copy_for_comparison
 
         first, *others = _as_arguments(calls)
-        copied = copy_for_comparison(calls[0][0], first, others)
-        return lambda effects: self._compare(copied.call, copied.inputs, effects, copied)
+        copies = copy_for_comparison(calls[0][0], first, others)
+        return lambda effects: self._compare(copies.call, copies.inputs, effects, copies)
 
     def _compare(
-        self, function: Any, inputs: list[Arguments], effects: RunEffects | None, copied: CopiedCalls | None = None
+        self, function: Any, inputs: list[Arguments], effects: RunEffects | None, copies: CopiedCalls | None = None
     ) -> Frontends:
         from jupyter_graphbreak.api.single_calls import compare
 
         first, *others = inputs
         return compare(
-            function, first, others, backend=self._backend, find_cell=self._cells.find, copied=copied, effects=effects
+            function, first, others, backend=self._backend, find_cell=self._cells.find, copies=copies, effects=effects
         )
 
     def _evaluate_again(self, call: ast.Call) -> EvaluatedCall:
-        """Evaluate the arguments of a call that the cell has made, without changing the user's objects."""
+        """Evaluate the arguments of a call that the cell has already made, without changing the user's objects."""
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         if not any(isinstance(node, _NODES_WITH_EFFECTS) for value in values for node in ast.walk(value)):
             return evaluate(call, self._namespace)
@@ -139,27 +139,28 @@ def evaluate(call: ast.Call, namespace: dict[str, Any]) -> EvaluatedCall:
     return eval(code, namespace, {"_collect": _collect})  # type: ignore[no-any-return]  # noqa: S307 - the user's code
 
 
-def calls_of_last_function(tree: ast.AST, is_function: Callable[[ast.expr], bool]) -> list[ast.Call]:
-    """Return the calls, in order, of the function that the top level of a cell calls last.
+def calls_to_last_function(tree: ast.AST, is_function: Callable[[ast.expr], bool]) -> list[ast.Call]:
+    """Return the calls, in order, to the function that the top level of a cell calls last.
 
-    Only the cell's own assignments and expressions count, not those in blocks such as loops. Calls are omitted if the
-    cell assigns to their arguments in the same statement or later, because the arguments then have different values
-    after the cell.
+    Only top-level assignments and expressions count, not those in blocks such as loops. Calls are omitted if the cell
+    assigns to their arguments in the same statement or later, because the arguments then have different values after
+    the cell.
 
     Parameters
     ----------
     tree : ast.AST
         The cell's syntax tree.
     is_function : callable
-        Returns whether an expression refers to a function of interest. Other calls are searched for nested ones.
+        Returns whether an expression refers to a function of interest. Calls to other functions are searched for nested
+        calls.
     """
     calls: list[ast.Call] = []
-    assigned: set[str] = set()
+    assigned_names: set[str] = set()
     for statement in reversed(getattr(tree, "body", [])):
-        assigned |= _names_in(statement, ast.Store)
+        assigned_names |= _names_in(statement, ast.Store)
         value = statement.value if isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign) else None
         new_calls = [] if value is None else list(_outermost_calls(value, is_function))
-        calls = [call for call in new_calls if not assigned & _names_in(call, ast.Load)] + calls
+        calls = [call for call in new_calls if not assigned_names & _names_in(call, ast.Load)] + calls
     if not calls:
         return []
     last_function = ast.dump(calls[-1].func)

@@ -47,7 +47,7 @@ _NOTE_ON_REPEAT = (
     "A graph of the cell raised an error. The cell then ran again without the compiler, to bind the names that a "
     "plain run binds before the error."
 )
-#: Text that occurs in breaks that involve a tensor or one of PyTorch's functions.
+#: Matches the description of a break that involves a tensor or one of PyTorch's functions.
 _TORCH_IN_BREAK = re.compile(r"\bTensor(?:Variable)?\b|\bmodule: torch\b|\btorch\.\* op")
 #: The beginning of the note that suggests moving lines into a function.
 _NOTE_ON_LINES = "Nothing was compiled: the cell computes with tensors outside of any function."
@@ -81,34 +81,34 @@ class CellRuns:
         self._cells = cells
         self._live = live
         self._initial_state: _InitialState | None = None
-        self._repeats = False
+        self._will_repeat = False
         self._observation: Observation | None = None
-        self._inner_cells = 0
+        self._inner_cell_count = 0
         self._tree: ast.Module | None = None  # the cell's code
         self._top_level: ast.Module | None = None  # the code of a cell whose calls are compiled
-        self._noted_before: set[str] = set()  # the expressions and the texts of earlier notes
+        self._earlier_notes: set[str] = set()  # the expressions that were noted, and the sentences of other notes
         self._request: ExplainRequest | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
 
     # IPython calls these before and after a cell, through with_fallback.
 
     def read_request(self, _: ExecutionInfo) -> None:
-        """At ``pre_run_cell``, store the request of the cell, or count it if the observed cell runs it."""
+        """At ``pre_run_cell``, store the cell's request, or count the cell if the observed cell runs it."""
         if self._observation is not None:
-            self._inner_cells += 1
+            self._inner_cell_count += 1
         else:
             self._request = read_explain_request(self._cells.request())
 
     def pop_request(self) -> ExplainRequest | None:
-        """Return and forget the request of the cell that is about to run."""
+        """Return the request of the cell that is about to run, and forget it."""
         request, self._request = self._request, None
         return request
 
     def end(self, result: ExecutionResult | None) -> None:
         """At ``post_run_cell``, end the observation of the cell."""
         self._request = None  # a request may be left from a cell that could not be parsed
-        if self._inner_cells and result is not None:  # a cell that the observed one ran, for example with %%capture
-            self._inner_cells -= 1
+        if self._inner_cell_count and result is not None:  # the observed cell ran it, for example with %%capture
+            self._inner_cell_count -= 1
             return
         observation, self._observation = self._observation, None
         if observation is None:
@@ -127,14 +127,14 @@ class CellRuns:
                 observation.undo()
 
     def drop(self, _: ExecutionResult | None) -> None:
-        """Undo the changes of the observation without a report, if :meth:`end` fails."""
+        """Undo the observation's changes without a report, because :meth:`end` failed."""
         observation, self._observation = self._observation, None
         if observation is not None:
             with contextlib.suppress(Exception):
                 observation.undo()
 
     def _show_interrupt(self, interrupt: KeyboardInterrupt, result: ExecutionResult | None) -> None:
-        """Show an interrupt during the creation of the report as an interrupt of the cell."""
+        """Show an interrupt that arrived while the report was made as an interrupt of the cell."""
         if result is not None and result.success:
             result.error_in_exec = interrupt.with_traceback(None)
             self._shell.showtraceback((KeyboardInterrupt, interrupt, None))
@@ -150,7 +150,7 @@ class CellRuns:
             return True
         return "torch" in sys.modules and any_uses_torch_compile(mentioned_objects(tree, namespace).values())
 
-    def runs_code(self, magic: str) -> bool:
+    def magic_runs_code(self, magic: str) -> bool:
         """Return whether a line magic runs code in the notebook's namespace, as ``%run`` does."""
         return magic == "run" or bool(getattr(self._shell.find_line_magic(magic), "needs_local_scope", False))
 
@@ -164,13 +164,13 @@ class CellRuns:
         filename: str,
         *,
         only_torch: bool = False,
-        edited: Sequence[tuple[str, str]] = (),
+        edited_cells: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Begin to observe the running cell.
 
         Parameters
         ----------
-        plan : str
+        plan : Plan
             The way to run the cell.
         cell_magic : str
             A magic that runs the cell's code, such as ``%%time``; empty if there is none.
@@ -178,11 +178,11 @@ class CellRuns:
             The file name of the cell's code object.
         only_torch : bool
             Whether to show a report only if the cell uses PyTorch.
-        edited : sequence of tuple
+        edited_cells : sequence of tuple
             The texts, before and after, of cells that were edited but not run, to try as remedies.
         """
-        self._inner_cells = 0
-        self.end(None)  # in case a front end never ended an observation
+        self._inner_cell_count = 0
+        self.end(None)  # in case the front end never ended the previous cell
         if options.expression:
             raise UsageError(
                 f"%%compile_explain takes options only, not {options.expression!r}; "
@@ -193,15 +193,15 @@ class CellRuns:
         tree = parse_python(text.text if text is not None else "") or parse_python("")
         if tree is None:
             raise AssertionError("an empty text is valid Python")
-        if options.frontends and not calls.calls_of_last_function(tree, lambda _: True):
+        if options.frontends and not calls.calls_to_last_function(tree, lambda _: True):
             raise UsageError(f"--frontends: the cell calls no function; {calls.HOW_TO_COMPARE}")
-        named_objects = mentioned_objects(tree, self._shell.user_ns)
-        worth_showing = functools.partial(_is_about_torch, plan) if only_torch else None
+        objects = mentioned_objects(tree, self._shell.user_ns)
+        is_worth_showing = functools.partial(_is_about_torch, plan) if only_torch else None
         observation = Observation(
-            self._shell, self._cells, options, named_objects, self._live, self._running_cell_id(), worth_showing
+            self._shell, self._cells, options, objects, self._live, self._running_cell_id(), is_worth_showing
         )
         self._observation = observation
-        observation.edited = edited
+        observation.edited_cells = edited_cells
         with faults.suppress_faults("preparing the cell", observation.note_fault):
             if options.frontends:
                 comparison = calls.FrontendComparison(self._shell, self._cells, options)
@@ -217,9 +217,9 @@ class CellRuns:
         Parameters
         ----------
         name : str
-            The name of the function in the notebook.
-        names : sequence of str or None
-            The names that the cell binds; ``None`` if it cannot run again.
+            The name of the function in the notebook's namespace.
+        bound_names : sequence of str or None
+            The names that the cell binds; ``None`` if the cell cannot run again.
         """
         with faults.suppress_faults("preparing to run the cell again"):
             self._initial_state = (
@@ -231,27 +231,27 @@ class CellRuns:
         del self._shell.user_ns[name]
         return caller
 
-    def begin_repeat(self, error: Exception) -> bool:
-        """Restore what the cell's function may have changed, and return whether the cell should run again unchanged.
+    def prepare_repeat(self, error: Exception) -> bool:
+        """Undo the changes of the cell's function, and return whether the cell should run again unchanged.
 
-        A graph binds the cell's names only when it has run. If the graph raised an error, a run without the compiler
-        would have bound those above the error.
+        A graph binds the cell's names only after it has run. If the graph raised an error, a run without the compiler
+        would have bound the names above the error.
         """
         from jupyter_graphbreak.compiling.tracebacks import is_raised_in_graph
 
-        start, self._initial_state = self._initial_state, None
-        if start is None or not is_raised_in_graph(error):
+        initial_state, self._initial_state = self._initial_state, None
+        if initial_state is None or not is_raised_in_graph(error):
             return False
-        start.restore(self._shell.user_ns)
-        self._repeats = True
+        initial_state.restore(self._shell.user_ns)
+        self._will_repeat = True
         if self._observation is not None:
             self._observation.note("info", _NOTE_ON_REPEAT)
         return True
 
-    def is_repeating(self) -> bool:
-        """Return whether the cell should run again unchanged; only once after :meth:`begin_repeat`."""
-        repeats, self._initial_state, self._repeats = self._repeats, None, False
-        return repeats
+    def should_repeat(self) -> bool:
+        """Return whether the cell should run again unchanged: once after a successful :meth:`prepare_repeat`."""
+        will_repeat, self._initial_state, self._will_repeat = self._will_repeat, None, False
+        return will_repeat
 
     def _running_cell_id(self) -> str | None:
         """Return the id of the running notebook cell, if the front end sends one (nbclient does not)."""
@@ -259,16 +259,16 @@ class CellRuns:
         return cell_id if isinstance(cell_id, str) else None
 
     def _with_notes(self, report: Report) -> Report:
-        """Add notes on saved states and methods of compiled modules, and on lines to move into a function."""
+        """Add notes on saved states, on methods of compiled modules, and on lines to move into a function."""
         tree, self._tree = self._tree, None
         notes = dict(notes_on_saving(tree, self._shell.user_ns)) if tree is not None else {}
-        # Saves in functions were noted while the cell ran: the namespace does not have their variables.
+        # Saves in functions were noted while the cell ran, because the namespace lacks their variables.
         earlier_notes = {note.message: note for note in report.diagnostics if f"`{ORIG_MOD}`" in note.message}
-        new_notes = [Diagnostic("info", note) for code, note in notes.items() if code not in self._noted_before]
+        new_notes = [Diagnostic("info", note) for code, note in notes.items() if code not in self._earlier_notes]
         new_notes += [
-            note for message, note in earlier_notes.items() if not notes and message not in self._noted_before
+            note for message, note in earlier_notes.items() if not notes and message not in self._earlier_notes
         ]
-        self._noted_before |= notes.keys() | earlier_notes.keys()
+        self._earlier_notes |= notes.keys() | earlier_notes.keys()
         if tree is not None and not report.summary.frames and not report.skipped and report.error is None:
             note_on_call = note_on_methods(tree, self._shell.user_ns)
             new_notes += [Diagnostic("info", note_on_call)] if note_on_call is not None else []
@@ -278,7 +278,7 @@ class CellRuns:
         )
 
     def _with_advice(self, report: Report) -> Report:
-        """Add a note on lines to move into a function, if nothing was compiled and the top level computes."""
+        """Add a note on lines to move into a function, if nothing was compiled and the top level uses tensors."""
         tree, self._top_level = self._top_level, None
         if tree is None or report.summary.frames or report.skipped or report.error is not None:
             return report
@@ -294,7 +294,7 @@ class CellRuns:
         cell_id = observation.cell_id
         if cell_id is None:
             return report
-        previous_report = observation.previous = self._last_reports.pop(cell_id, None)
+        previous_report = observation.previous_report = self._last_reports.pop(cell_id, None)
         self._last_reports[cell_id] = report
         if len(self._last_reports) > _MAX_LAST_REPORTS:
             del self._last_reports[next(iter(self._last_reports))]
@@ -308,7 +308,7 @@ class CellRuns:
 
 
 def _note_plan(observation: Observation, plan: Plan, cell_magic: str) -> None:
-    """Note how the cell is run, and which options have no effect."""
+    """Note how the cell runs, and which options have no effect."""
     match plan:
         case "unchanged":
             observation.ignore_compile_options("the cell's code uses torch.compile and runs unchanged")
@@ -323,7 +323,7 @@ def _note_plan(observation: Observation, plan: Plan, cell_magic: str) -> None:
 
 
 def _is_about_torch(plan: Plan, report: Report) -> bool:
-    """Return whether a cell used PyTorch; a cell that compiles something itself must have used the compiler."""
+    """Return whether a cell used PyTorch; a cell that compiles something itself must also have used the compiler."""
     if plan == "unchanged":
         return _has_dynamo_events(report)
     return _involves_tensors(report) or any(note.message.startswith(_NOTE_ON_LINES) for note in report.diagnostics)
@@ -338,8 +338,8 @@ def _has_dynamo_events(report: Report) -> bool:
 def _involves_tensors(report: Report) -> bool:
     """Return whether operations were captured, a function was skipped or failed, or a break involves a tensor.
 
-    Code that is compiled only for the report breaks at any ``print``, which is irrelevant without tensors.
+    Code that is compiled only for the report breaks on any ``print``; without tensors, such a break is irrelevant.
     """
     summary = report.summary
-    texts = (f"{break_.gb_type} {break_.explanation} {break_.context}" for break_ in report.breaks)
-    return bool(summary.ops or summary.skipped or summary.errors) or any(map(_TORCH_IN_BREAK.search, texts))
+    descriptions = (f"{break_.gb_type} {break_.explanation} {break_.context}" for break_ in report.breaks)
+    return bool(summary.ops or summary.skipped or summary.errors) or any(map(_TORCH_IN_BREAK.search, descriptions))

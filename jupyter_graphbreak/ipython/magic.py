@@ -43,7 +43,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def answer_requests(shell: InteractiveShell) -> None:
-    """Load the extension for a front end that sends requests for reports in the metadata of its messages."""
+    """Load the extension for a front end that requests reports in the metadata of its messages."""
     if not hasattr(shell, "get_parent"):
         raise UsageError("this kernel does not pass on the metadata of requests")
     load(shell)
@@ -56,7 +56,7 @@ def unload(shell: InteractiveShell) -> None:
         magic.disconnect()
 
 
-# Functions that a rewritten cell calls; see :mod:`jupyter_graphbreak.ipython.cell.rewriting`.
+# The functions that a rewritten cell calls; see :mod:`jupyter_graphbreak.ipython.cell.rewriting`.
 
 
 def _begin(
@@ -64,13 +64,13 @@ def _begin(
     plan: Plan,
     cell_magic: str,
     only_torch: bool,  # noqa: FBT001 - rewritten cells pass it by position
-    edited: tuple[tuple[str, str], ...] = (),
+    edited_cells: tuple[tuple[str, str], ...] = (),
 ) -> None:
     """Begin to observe the cell that calls this."""
     filename = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - the cell's frame, above the shielding one
     magic = _loaded_magic()
     options = read_options(magic.parser, line)
-    magic.runs.begin(options, plan, cell_magic, filename, only_torch=only_torch, edited=edited)
+    magic.runs.begin(options, plan, cell_magic, filename, only_torch=only_torch, edited_cells=edited_cells)
 
 
 def _cell_caller(name: str, bound_names: tuple[str, ...] | None = None) -> Callable[[], Any]:
@@ -85,7 +85,7 @@ def _uncompiled_cell_caller(name: str, _: tuple[str, ...] | None = None) -> Call
 
 
 def _trim_traceback() -> None:
-    """Make the current error look like the error of an ordinary cell."""
+    """Make the traceback of the current error look like that of an ordinary cell."""
     error = sys.exc_info()[1]
     if error is not None:
         from jupyter_graphbreak.compiling.tracebacks import trim_error
@@ -100,21 +100,21 @@ def _strip_own_frame() -> None:
         error.__traceback__ = error.__traceback__.tb_next
 
 
-def _begin_repeat() -> bool:
+def _prepare_repeat() -> bool:
     """Prepare to run the cell again unchanged, if a graph of its function raised the current error."""
     error = sys.exc_info()[1]
-    return isinstance(error, Exception) and _loaded_magic().runs.begin_repeat(error)
+    return isinstance(error, Exception) and _loaded_magic().runs.prepare_repeat(error)
 
 
-def _is_repeating() -> bool:
-    return _loaded_magic().runs.is_repeating()
+def _should_repeat() -> bool:
+    return _loaded_magic().runs.should_repeat()
 
 
 begin = with_fallback("watching the cell", _begin, lambda *_: None, errors_to_raise=(UsageError,))
 cell_caller = with_fallback("compiling the cell", _cell_caller, _uncompiled_cell_caller)
 trim_traceback = with_fallback("hiding the frames of the compiler", _trim_traceback, _strip_own_frame)
-begin_repeat = with_fallback("running the cell again", _begin_repeat, lambda: False)
-is_repeating = with_fallback("running the cell again", _is_repeating, lambda: False)
+prepare_repeat = with_fallback("running the cell again", _prepare_repeat, lambda: False)
+should_repeat = with_fallback("running the cell again", _should_repeat, lambda: False)
 #: The values of cells that run as functions, until they are displayed.
 values: list[Any] = []
 
@@ -136,13 +136,17 @@ class CompileExplain(Magics):
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
-        self._ip = shell  # by its type, self.shell may be None
+        self._ip = shell  # its type says that self.shell may be None
         self._cells = CellTexts(shell)
         self._live = LiveOutputs()
         self.runs = CellRuns(shell, self._cells, self._live)
         self._is_running_cell = False
         self._ast_transformer: Any = CellRewriter(  # IPython only needs visit()
-            self.runs.uses_compile, self.runs.runs_code, self.runs.pop_request, shell.user_ns, self._suspend_transformer
+            self.runs.uses_compile,
+            self.runs.magic_runs_code,
+            self.runs.pop_request,
+            shell.user_ns,
+            self._suspend_transformer,
         )
         # The callbacks around a cell, shielded because IPython would show their errors to the user.
         self._callbacks = {
@@ -205,7 +209,7 @@ class CompileExplain(Magics):
     )  # fmt: skip
     @argument(
         "-b", "--backend", default=None, metavar="NAME",
-        help="The backend for everything that is compiled while the cell runs, including its own torch.compile calls. "
+        help="The backend for everything that is compiled while the cell runs, also by its own calls to torch.compile. "
         "By default, these keep their backends and the magic compiles with eager, which has the same graphs and "
         "breaks but no code generation; with --mode, --cost or --check, it compiles with inductor.",
     )  # fmt: skip
@@ -220,7 +224,7 @@ class CompileExplain(Magics):
     )  # fmt: skip
     @argument(
         "--frontends", action="store_true",
-        help="Compare what torch.jit, torch.fx, torch.compile and torch.export make of the function that is called. "
+        help="Compare how torch.jit, torch.fx, torch.compile and torch.export capture the called function. "
         "Further calls give more inputs: %%compile_explain --frontends f(x), f(-x)",
     )  # fmt: skip
     @argument(
@@ -272,7 +276,7 @@ class CompileExplain(Magics):
         "--fresh",
         action="store_true",
         help="First forget everything that this kernel has compiled, so that runs can be compared; by default, only "
-        "the functions that the cell names are compiled again.",
+        "the functions that the cell mentions are compiled again.",
     )
     @argument(
         "--log", default=None, metavar="PATH",
@@ -294,7 +298,7 @@ class CompileExplain(Magics):
         A cell whose code uses torch.compile runs unchanged. In any other cell, the magic compiles what the cell calls:
         the outermost call of each module, and your own functions that compute with tensors. A cell that only computes
         with tensors is compiled as one function. --fullgraph, --mode and --dynamic apply to what the magic compiles.
-        The report shows every graph break once, at its line, with its reason; the graphs and the lines that they
+        The report shows every graph break once, on its line, with its reason; the graphs and the lines that they
         capture; and the code that runs eagerly, with the reason.
         """
         if cell is None:
@@ -336,11 +340,11 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
         return function(*arguments, **keywords)
     error_of_call: BaseException | None = None
     try:
-        evaluated = [evaluate(call, shell.user_ns) for call in calls]
-        function, arguments, keywords = evaluated[0]
+        evaluated_calls = [evaluate(call, shell.user_ns) for call in calls]
+        function, arguments, keywords = evaluated_calls[0]
         with suppress_faults("copying the inputs for the front ends", observation.note_fault):
             if options.frontends:
-                observation.compare = FrontendComparison(shell, cells, options).prepare(evaluated)
+                observation.compare = FrontendComparison(shell, cells, options).prepare(evaluated_calls)
         with suppress_faults("compiling the function", observation.note_fault):
             if is_compiled(function):
                 observation.ignore_compile_options("the function is already compiled")
@@ -358,7 +362,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
 
 
 def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
-    """Show the report of trace logs, and store it if requested."""
+    """Show the report of trace logs, and store it if ``--output`` requests that."""
     from jupyter_graphbreak.api.saved import read_trace
     from jupyter_graphbreak.trace.log_files import UnreadableTrace
 
@@ -374,7 +378,7 @@ def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
 
 
 def _parse_calls(options: Options) -> tuple[ast.Expression, list[ast.Call]]:
-    """Return the line as a syntax tree, and the calls in it: one, or with ``--frontends`` several of one function."""
+    """Return the line as a syntax tree, and its call; with ``--frontends``, its calls to one function."""
     text = options.expression
     try:
         tree = ast.parse(text, mode="eval")

@@ -1,4 +1,4 @@
-"""The observation of one run, which undoes all its changes in one place."""
+"""The observation of one run, with one exit stack that undoes all its changes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _time_shares(purposes: Sequence[str], elapsed_s: float) -> Iterator[float]:
     """Yield the seconds for each rerun when it begins; unused time is available to the later ones."""
     end = time.monotonic() + max(_MAX_TOTAL_S - elapsed_s, _MIN_RERUNS_S)
     for number, purpose in enumerate(purposes):
-        share = _TIME_WEIGHTS[purpose] / sum(_TIME_WEIGHTS[purpose_left] for purpose_left in purposes[number:])
+        share = _TIME_WEIGHTS[purpose] / sum(_TIME_WEIGHTS[later_purpose] for later_purpose in purposes[number:])
         yield min(share * max(0.0, end - time.monotonic()), _MAX_RERUN_S)
 
 
@@ -63,19 +63,19 @@ class Observation:
     ----------
     cells : CellTexts
         Finds cells by the file names of code objects.
-    named_objects : dict
+    mentioned_objects : dict
         The objects of the notebook to which the code refers.
     live : LiveOutputs
-        The live outputs, to which the output is added.
+        The live outputs, to which this run's output is added.
     cell_id : str or None
         The front end's id of the running cell, if it sends one.
-    worth_showing : callable or None
-        Decides from the report whether to show it; the output then waits until there is something to show.
+    is_worth_showing : callable or None
+        Returns whether to show a report; the output then waits until there is something to show.
 
     Raises
     ------
     UsageError
-        If an option asks for something that is not available; nothing has been changed.
+        If an option requires something that is not available; nothing has been changed.
     """
 
     def __init__(
@@ -83,50 +83,50 @@ class Observation:
         shell: InteractiveShell,
         cells: CellTexts,
         options: Options,
-        named_objects: dict[str, Any],
+        mentioned_objects: dict[str, Any],
         live: LiveOutputs,
         cell_id: str | None = None,
-        worth_showing: Callable[[Report], bool] | None = None,
+        is_worth_showing: Callable[[Report], bool] | None = None,
     ) -> None:
         self.cell_id = cell_id
-        self.worth_showing = worth_showing
+        self.is_worth_showing = is_worth_showing
         self._live = live
         self.options = options
         #: The texts, before and after, of cells that were edited but not run, to try as remedies.
-        self.edited: Sequence[tuple[str, str]] = ()
-        #: Compares the front ends after the run, given its effects.
+        self.edited_cells: Sequence[tuple[str, str]] = ()
+        #: Compares the front ends after the run, whose effects it receives.
         self.compare: Callable[[RunEffects | None], Frontends] | None = None
         #: The report on the previous run of the cell, and the remedies of this run.
-        self.previous: Report | None = None
+        self.previous_report: Report | None = None
         self.remedies: list[Remedy] | None = None
         self._effects: RunEffects | None = None
         self.recording: Recording | None = None
         self._started_at = time.perf_counter()
         self._shell = shell
-        #: The named objects that are compiled; weak references, so that objects that the code deletes are freed.
+        #: The mentioned objects that are compiled; weak references, so that objects that the code deletes are freed.
         self._compiled_objects: dict[str, weakref.ref[Any]] = {}
         self._notes: list[Diagnostic] = []
         self._exit_stack = GuardedExitStack(self.note_fault)
         self._output: Output | None = None
-        self._folder: Path | None = None
+        self._trace_folder: Path | None = None
         self._children: ChildProcesses | None = None
         self._cells = cells
-        self._kept: KeptRun | None = None
+        self._kept_run: KeptRun | None = None
         self._rerun: Rerun | None = None
-        self._calls: CompiledCalls | None = None
+        self._compiled_calls: CompiledCalls | None = None
         self._phase = ""
         self._phase_end = 0.0
         self._patches_to_try = _patches_to_try(options)
-        choice = self._choose_device(named_objects)
+        choice = self._choose_device(mentioned_objects)
         self._device = choice.default if choice is not None else None
         try:
             with defer_interrupts():
-                self._open(cells, choice, named_objects)
+                self._start(cells, choice, mentioned_objects)
         except BaseException as error:
-            self._show_failed_start(error)
+            self._undo_failed_start(error)
             raise
 
-    def _open(self, cells: CellTexts, choice: DeviceChoice | None, named_objects: dict[str, Any]) -> None:
+    def _start(self, cells: CellTexts, choice: DeviceChoice | None, mentioned_objects: dict[str, Any]) -> None:
         from jupyter_graphbreak._torch_compat.configuration import force_backend
         from jupyter_graphbreak._torch_compat.default_device import use_default_device
         from jupyter_graphbreak.recording import recorder
@@ -140,34 +140,36 @@ class Observation:
             self._effects = exit_stack.enter("watching for side effects", observe_effects, None)
         if not self.options.frontends:
             self._live.make_room()
-            self._output = Output(self._shell, waits_for_graph=self.worth_showing is not None)
-            problem = exit_stack.enter("showing the live view", self._output.opened, None)
+            self._output = Output(self._shell, waits_for_graph=self.is_worth_showing is not None)
+            problem = exit_stack.enter("showing the live view", self._output.show_live, None)
             if problem is not None:
                 self._notes.append(Diagnostic("warning", problem))
         with suppress_faults("discarding earlier compiled code", self.note_fault):
             if self.options.fresh:
                 forget_all_compiled_code()
-            forget_compiled_code(*named_objects.values())
+            forget_compiled_code(*mentioned_objects.values())
             self._compiled_objects = {
-                name: weakref.ref(value) for name, value in named_objects.items() if is_compiled(value)
+                name: weakref.ref(value) for name, value in mentioned_objects.items() if is_compiled(value)
             }
         meter = None
         if self._output is not None and self._output.is_updatable:
             show = self._output.show_progress
             meter = exit_stack.enter("showing progress", lambda: ProgressMeter(show), None)
         count = meter.count if meter is not None else None
-        self.recording = exit_stack.enter("watching", lambda: recorder.record(cells.find, count, cells.running), None)
+        self.recording = exit_stack.enter(
+            "watching", lambda: recorder.record(cells.find, count, cells.running_filename), None
+        )
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
         if self.options.runs_again:
             from jupyter_graphbreak.api.rerun import keep_for_analysis
 
             keep_copies = functools.partial(keep_for_analysis, looks_for_nan=self.options.looks_at_values)
-            self._kept = exit_stack.enter("keeping copies of what is compiled", keep_copies, None)
+            self._kept_run = exit_stack.enter("keeping copies of what is compiled", keep_copies, None)
         if self.options.processes:
             warn = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
-            self._folder = exit_stack.enter(watching, lambda: trace_child_processes(warn), None)
+            self._trace_folder = exit_stack.enter(watching, lambda: trace_child_processes(warn), None)
             exit_stack.enter("looking for earlier processes", lambda: note_earlier_processes(warn), None)
         if stance := exit_stack.enter("setting the backend", lambda: force_backend(self.options.backend), ""):
             self.note("warning", f'--backend had no effect: the stance is "{stance}".')
@@ -177,16 +179,16 @@ class Observation:
         """Compile the calls of the code from now on."""
         from jupyter_graphbreak.compiling.compiled_calls import compile_calls
 
-        options, filename = self.options.compile_options(), self._cells.running
-        open_calls = functools.partial(compile_calls, options, self.note_fault, filename)
-        self._calls = self._exit_stack.enter("compiling what the cell calls", open_calls, None)
+        options, filename = self.options.compile_options(), self._cells.running_filename
+        start_compiling = functools.partial(compile_calls, options, self.note_fault, filename)
+        self._compiled_calls = self._exit_stack.enter("compiling what the cell calls", start_compiling, None)
 
-    def _note_compiled(self) -> None:
-        """Record the code that was compiled for the report."""
+    def _note_compiled_callables(self) -> None:
+        """Record which callables were compiled for the report."""
         from jupyter_graphbreak.compiling.descriptions import describe_compiled_callables
 
-        if self._calls is not None and self.recording is not None:
-            calls = self._calls
+        if self._compiled_calls is not None and self.recording is not None:
+            calls = self._compiled_calls
             self.recording.note_compiled_callables(
                 describe_compiled_callables(calls.compiled_callables, self._shell.user_ns, calls.filename)
             )
@@ -197,10 +199,10 @@ class Observation:
     def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that calls a cell's function, compiled if possible."""
         with suppress_faults("compiling the cell", self.note_fault):
-            return self._calls.cell_caller(function) if self._calls is not None else function
+            return self._compiled_calls.cell_caller(function) if self._compiled_calls is not None else function
         return function
 
-    def _choose_device(self, named_objects: dict[str, Any]) -> DeviceChoice | None:
+    def _choose_device(self, mentioned_objects: dict[str, Any]) -> DeviceChoice | None:
         """Check the options and choose the device; every misuse is a :class:`UsageError`."""
         from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 
@@ -208,7 +210,7 @@ class Observation:
         try:
             with suppress_faults("choosing the device", self.note_fault, errors_to_raise=misuse):
                 require_torch()
-                return _choose_default_device(self.options, named_objects)
+                return _choose_default_device(self.options, mentioned_objects)
         except (TorchUnavailable, ValueError) as error:
             raise UsageError(str(error)) from None
         return None  # the code then uses its own devices
@@ -225,21 +227,22 @@ class Observation:
 
     def ignore_compile_options(self, reason: str) -> None:
         """Warn that options for the code that the magic compiles had no effect."""
-        unused = self.options.given_compile_options()
+        unused = self.options.used_compile_options()
         if unused:
             self.note("warning", f"{', '.join(unused)} had no effect: {reason}.")
 
     def close(self, error: BaseException | None, finish: Callable[[Report], Report] = lambda report: report) -> None:
         """Stop watching, then create, store and show the report; an internal error is reported, never raised.
 
-        An interrupt while watching ends is deferred until the report is shown, and the run is not repeated.
+        An interrupt that arrives while watching ends is deferred until the report is shown; the run is then not
+        repeated.
 
         Parameters
         ----------
         error : BaseException or None
             The exception that ended the run.
         finish : callable
-            Adds to the report what only the caller knows.
+            Completes the report with information that only the caller has.
 
         Raises
         ------
@@ -258,9 +261,9 @@ class Observation:
                 raise
             interrupt = deferred
         ((report, files),) = report_and_files
-        if self._kept is not None and interrupt is None:
-            report = self._run_again(report, files, self._kept)
-        elif self._kept is not None:
+        if self._kept_run is not None and interrupt is None:
+            report = self._run_again(report, files, self._kept_run)
+        elif self._kept_run is not None:
             note = Diagnostic("warning", "The run was not repeated, because it was interrupted.")
             report = replace(report, diagnostics=[*report.diagnostics, note])
         self._store_and_show(report)
@@ -271,7 +274,7 @@ class Observation:
 
     def _preview(self, report: Report) -> None:
         """Show a report that further runs will complete."""
-        if self._kept is not None and self._output is not None and self._is_worth_showing(report):
+        if self._kept_run is not None and self._output is not None and self._should_show(report):
             with suppress_faults("showing the report", self.note_fault):
                 self._output.preview(report)
 
@@ -284,33 +287,33 @@ class Observation:
             if self.options.output is not None:
                 self._shell.user_ns[self.options.output] = report if job is None else job
             if self._output is not None:
-                if job is not None or self._is_worth_showing(report):
-                    self._output.close(report, self._notes, job)
+                if job is not None or self._should_show(report):
+                    self._output.show_report(report, self._notes, job)
                     self._live.add(self._output, self.cell_id)
                 else:
-                    self._output.clear()
+                    self._output.apply_pending_clear()
             elif self.options.output is None:
                 for note in self._notes:
                     if note.level == "error":
                         print(f"compile_explain: {note.message}", file=sys.stderr)  # noqa: T201
 
     def report_failure(self, activity: str, fault: Exception) -> None:
-        """Note an error that prevents a report, and show the error instead."""
+        """Note an error that prevented the report, and show an empty report with the error."""
         self.note_fault(activity, fault)
         if self._output is not None:
             report = replace(self._empty_report(None), diagnostics=list(self._notes))
-            self._output.close(report, self._notes)
+            self._output.show_report(report, self._notes)
 
-    def _is_worth_showing(self, report: Report) -> bool:
+    def _should_show(self, report: Report) -> bool:
         with suppress_faults("deciding whether there is anything to show", self.note_fault):
-            return self.worth_showing is None or self.worth_showing(report)
+            return self.is_worth_showing is None or self.is_worth_showing(report)
         return True
 
     def _stop(self, error: BaseException | None) -> None:
         last_notes: list[tuple[str, Callable[[], None]]] = [
             ("noting how the run ended", lambda: self._note_error(error)),
             ("looking for code that was compiled before the run", self._note_not_compiled_again),
-            ("noting what was compiled", self._note_compiled),
+            ("noting what was compiled", self._note_compiled_callables),
             ("reading what other processes wrote", self._read_children),
         ]
         for activity, note in last_notes:
@@ -328,13 +331,13 @@ class Observation:
             self.recording.fail(error)
 
     def _read_children(self) -> None:
-        if self._folder is not None:
+        if self._trace_folder is not None:
             from jupyter_graphbreak.api.run_reports import processes_in
 
-            self._children = processes_in(self._folder, self._cells.find)
+            self._children = processes_in(self._trace_folder, self._cells.find)
 
     def _run_again(self, report: Report, files: dict[str, str], kept: KeptRun) -> Report:
-        """Rerun the kept entries on copies, with their output hidden, and return the report with the results."""
+        """Run the kept entries again on copies, without their output, and return the report with the results."""
         from jupyter_graphbreak._torch_compat.default_device import use_default_device
         from jupyter_graphbreak.api.rerun import Rerun
         from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
@@ -342,7 +345,7 @@ class Observation:
 
         find = self._cells.find
         compile_text = compiler_for(self._shell, find)
-        own_edits = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches_to_try]
+        own_edits = [*([EditedCells(tuple(self.edited_cells))] if self.edited_cells else []), *self._patches_to_try]
         rerun = Rerun(report, files, kept, find, self._show_status)
 
         def try_remedies(seconds: float) -> Report:
@@ -371,7 +374,7 @@ class Observation:
                 self._show_status("")
                 note_count = len(self._notes)
                 try:
-                    with suppress_faults(activity, self.note_fault), use_default_device(self._device), _silence():
+                    with suppress_faults(activity, self.note_fault), use_default_device(self._device), _hide_output():
                         step(seconds=seconds)
                 except KeyboardInterrupt:
                     self.note("warning", f"{activity.capitalize()} was interrupted.")
@@ -384,11 +387,11 @@ class Observation:
         from jupyter_graphbreak.analysis.matching import same_breaks
         from jupyter_graphbreak.report.remedies import INTERRUPTED
 
-        if self.previous is None:
+        if self.previous_report is None:
             return []
-        remedies = self.previous.remedies or []
+        remedies = self.previous_report.remedies or []
         untried = {ident for remedy in remedies if remedy.reason == INTERRUPTED for ident in remedy.breaks}
-        return [later for earlier, later in same_breaks(self.previous, report).items() if earlier in untried]
+        return [later for earlier, later in same_breaks(self.previous_report, report).items() if earlier in untried]
 
     def _show_status(self, activity: str) -> None:
         """Show the current activity above the preview of the report."""
@@ -400,7 +403,7 @@ class Observation:
             self._output.show_progress(progress)
 
     def _report(self, error: BaseException | None, finish: Callable[[Report], Report]) -> tuple[Report, dict[str, str]]:
-        """Return the report and the files of its sources, or an empty report if it cannot be created."""
+        """Return the report and the files of its sources; the report is empty if it cannot be created."""
         from jupyter_graphbreak.api.run_reports import report_of
 
         report, files = None, dict[str, str]()
@@ -415,14 +418,14 @@ class Observation:
         return replace(report, diagnostics=[*report.diagnostics, self._notes[-1]]), files
 
     def _with_job(self, report: Report) -> tuple[Report, Job | None]:
-        """Return the report, and the job of the kernel with the processes that the cell started, if any."""
+        """Return the report, and the job of the kernel and the processes that the cell started, if any."""
         from jupyter_graphbreak.api.run_reports import job_of
 
         with suppress_faults("joining the reports of several processes", self.note_fault):
             return report, job_of(report, self._children) if self._children is not None else None
         return replace(report, diagnostics=[*report.diagnostics, self._notes[-1]]), None
 
-    def _show_failed_start(self, error: BaseException) -> None:
+    def _undo_failed_start(self, error: BaseException) -> None:
         """Undo everything, and show that the run could not begin."""
         with defer_interrupts():
             self.undo()
@@ -430,7 +433,7 @@ class Observation:
                 self.note_fault("starting to watch", error)
             if self._output is not None:
                 report = replace(self._empty_report(error), diagnostics=list(self._notes))
-                self._output.close(report, self._notes)
+                self._output.show_report(report, self._notes)
 
     def _empty_report(self, error: BaseException | None) -> Report:
         """Return a report with only the status of the run."""
@@ -461,7 +464,7 @@ class Observation:
 
         if self.recording is None:
             return
-        # A name that the cell reassigned refers to something that the cell itself compiled.
+        # A name to which the cell assigned refers to something that the cell itself compiled.
         namespace = self._shell.user_ns
         unchanged_objects = {
             name: namespace[name]
@@ -473,7 +476,7 @@ class Observation:
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def _hide_output() -> Iterator[None]:
     """Hide the output and displays of this thread while the context is open."""
     from jupyter_graphbreak.experiments.trial.effects import suppress_displays
     from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
@@ -483,7 +486,7 @@ def _silence() -> Iterator[None]:
 
 
 def _patches_to_try(options: Options) -> list[Patch]:
-    """Return the patch to try; a patch that cannot be read is a :class:`UsageError`."""
+    """Return the patch to try, if there is one; a patch that cannot be read is a :class:`UsageError`."""
     if options.patch is None:
         return []
     from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
@@ -494,7 +497,7 @@ def _patches_to_try(options: Options) -> list[Patch]:
         raise UsageError(f"--patch {options.patch}: {error}") from None
 
 
-def _choose_default_device(options: Options, named_objects: dict[str, Any]) -> DeviceChoice:
+def _choose_default_device(options: Options, mentioned_objects: dict[str, Any]) -> DeviceChoice:
     from jupyter_graphbreak._torch_compat.configuration import backend_names, mode_names
     from jupyter_graphbreak._torch_compat.default_device import CudaDevices, cuda_devices
     from jupyter_graphbreak.ipython.options import choose_device
@@ -505,4 +508,4 @@ def _choose_default_device(options: Options, named_objects: dict[str, Any]) -> D
     if options.mode is not None and options.mode not in (known := mode_names()):
         raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(known)}")
     cuda = cuda_devices() if options.device != "cpu" else CudaDevices()
-    return choose_device(options.device, cuda, add_used_globals(named_objects))
+    return choose_device(options.device, cuda, add_used_globals(mentioned_objects))

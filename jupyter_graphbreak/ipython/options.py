@@ -1,7 +1,7 @@
 """The options of the magic, with a parser that separates them from the call that follows.
 
 ``--device auto`` makes the kernel's CUDA device the default device while the code runs, if there is one and no object
-that the code names is on the CPU. Otherwise the code's own devices are used.
+that the code mentions is on the CPU. Otherwise the code's own devices are used.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.default_device import CudaDevices
     from jupyter_graphbreak.compiling.compile_options import CompileOptions
 
-#: At most this many objects on the CPU are named.
+#: The maximum number of objects on the CPU that a note lists.
 _MAX_NAMES = 3
 _DEVICE_PATTERN = re.compile(r"auto|cpu|cuda(?::\d+)?")
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The options that the user gave to the magic, which describes them in its help.
+    """The options of one use of the magic; its help describes them.
 
     ``remedies`` is ``--try``; ``expression`` is the text after the options.
     """
@@ -85,8 +85,8 @@ class Options(msgspec.Struct, frozen=True):
         """Whether to try changes: ours or the user's patch."""
         return self.remedies or self.patch is not None
 
-    def given_compile_options(self) -> list[str]:
-        """Return the given options that apply only to the code that the magic compiles."""
+    def used_compile_options(self) -> list[str]:
+        """Return the names of the options in use that apply only to the code that the magic compiles."""
         return [f"--{name}" for name in ("fullgraph", "mode", "dynamic") if getattr(self, name)]
 
 
@@ -114,7 +114,7 @@ def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
     arguments["expression"] = line[words[-word_count].start() :].strip() if word_count else ""
     options = Options(**arguments)
     if options.output is not None and not options.output.isidentifier():
-        raise UsageError(f"-o {options.output}: not a name for a variable; use for example -o report")
+        raise UsageError(f"-o {options.output}: not a valid variable name; use for example -o report")
     if options.at:
         from jupyter_graphbreak.experiments.values.requested_lines import parse_lines
 
@@ -142,7 +142,7 @@ def choose_device(requested: str, cuda: CudaDevices, values: Mapping[str, Any]) 
     cuda : CudaDevices
         The CUDA devices of the kernel.
     values : mapping
-        The objects that the code names. Tensors and modules among them have their own devices.
+        The objects that the code mentions. Tensors and modules among them have their own devices.
 
     Returns
     -------

@@ -50,13 +50,13 @@ class Output:
         self._report: Report | None = None
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[str | None]:
-        """Show that the run has started, unless the output waits, and notice if the cell clears its outputs meanwhile.
+    def show_live(self) -> Iterator[str | None]:
+        """Show that the run has started, unless the output waits, and watch for the cell clearing its outputs.
 
         Yields
         ------
         str or None
-            The reason if nothing can be shown during the run; the cell runs anyway.
+            The reason why nothing can be shown during the run, if so; the cell runs anyway.
         """
         problem = None
         if self.is_updatable and not self._waits_for_graph:
@@ -72,8 +72,8 @@ class Output:
     def _watch_for_clears(self) -> Iterator[None]:
         """Notice when the cell clears its outputs, including ours, and delay a clear that waits for the next output.
 
-        If the last thing that a cell does is ``clear_output(wait=True)``, the next output would be the report, which
-        would clear what the cell has printed.
+        If a cell ends with ``clear_output(wait=True)``, the next output would be the report, which would clear the
+        printed output of the cell.
         """
         session = getattr(self._shell.display_pub, "session", None)
         if not self.is_updatable or session is None:
@@ -81,7 +81,7 @@ class Output:
             return
         send: Callable[..., Any] = session.send
 
-        def watched_send(stream: Any, message: Any, *args: Any, **kwargs: Any) -> Any:
+        def send_and_watch(stream: Any, message: Any, *args: Any, **kwargs: Any) -> Any:
             kind = message if isinstance(message, str) else message["header"]["msg_type"]
             if kind == "clear_output":
                 if message["content"]["wait"]:
@@ -89,20 +89,20 @@ class Output:
                     return message
                 self._is_shown, self._pending_clear = False, None
             elif kind != "status":
-                self.clear()
+                self.apply_pending_clear()
             return send(stream, message, *args, **kwargs)
 
-        vars(session)["send"] = watched_send
+        vars(session)["send"] = send_and_watch
         try:
             yield
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
-            if vars(session).get("send") is watched_send:
+            if vars(session).get("send") is send_and_watch:
                 del vars(session)["send"]
 
-    def clear(self) -> None:
-        """Clear the outputs if the cell asked to clear them when the next output arrives."""
+    def apply_pending_clear(self) -> None:
+        """Clear the outputs, if the cell asked for that as soon as the next output arrives."""
         clear, self._pending_clear = self._pending_clear, None
         if clear is not None:
             self._is_shown = False
@@ -124,19 +124,19 @@ class Output:
             self._widget.show_progress(progress)
 
     def preview(self, report: Report) -> None:
-        """Show a report while the run is repeated to complete it, if the output can be updated."""
+        """Show a report that further runs will complete, if the output can be updated."""
         if self._widget is None and self.is_updatable:
             self._show_running()
         if self._widget is not None:
             self._widget.preview(report)
 
-    def close(self, report: Report, notes: list[Diagnostic], job: Job | None = None) -> None:
+    def show_report(self, report: Report, notes: list[Diagnostic], job: Job | None = None) -> None:
         """Show the report, or as much of it as possible if a view fails.
 
         Parameters
         ----------
         notes : list of Diagnostic
-            The notes on the run, internal errors among them.
+            The notes on the run, including internal errors.
         job : Job or None
             The job to show instead of the report, if the cell started other processes.
         """
@@ -158,21 +158,21 @@ class Output:
         with suppress_faults("showing the report"):
             _show(update_display if self._is_shown else display, bundle, self._id)
 
-    def release(self, *, replaced: bool) -> None:
+    def release(self, *, is_replaced: bool) -> None:
         """Close the widget and release the report that it shows.
 
         Parameters
         ----------
-        replaced : bool
-            Whether the front end has already replaced the output. Otherwise, it becomes a static report, which needs
-            no widget.
+        is_replaced : bool
+            Whether the front end has already replaced the output. Otherwise, the output becomes a static report, which
+            needs no widget.
         """
         widget, report = self._widget, self._report
         self._widget = self._report = None
         if widget is None:
             return
         with suppress_faults("closing an earlier report"):
-            if not replaced and report is not None:
+            if not is_replaced and report is not None:
                 from jupyter_graphbreak.views.html.bundle import mime_bundle
 
                 _show(update_display, mime_bundle(report, None), self._id)
@@ -182,7 +182,7 @@ class Output:
 
 
 class LiveOutputs:
-    """The outputs with live widgets; a long session releases the oldest ones."""
+    """The outputs with live widgets; in a long session, the oldest ones are released."""
 
     def __init__(self) -> None:
         self._outputs: list[tuple[str | None, Output]] = []  # with the front end's id of the cell
@@ -191,18 +191,18 @@ class LiveOutputs:
         """Add a completed output; the front end has already removed the output of an earlier run of the same cell."""
         for earlier in [earlier for earlier in self._outputs if cell_id is not None and earlier[0] == cell_id]:
             self._outputs.remove(earlier)
-            earlier[1].release(replaced=True)
+            earlier[1].release(is_replaced=True)
         self._outputs.append((cell_id, output))
 
     def make_room(self) -> None:
         """Release the oldest outputs before a new one is shown."""
         while len(self._outputs) >= _MAX_LIVE_OUTPUTS:
             _, oldest = self._outputs.pop(0)
-            oldest.release(replaced=False)
+            oldest.release(is_replaced=False)
 
 
 def _fallback_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
-    """Return the report as data and as text, as far as possible."""
+    """Return the report as JSON and as text, as far as either can be made."""
     lines = ["compile_explain: the report cannot be shown as usual", *problems]
     bundle: dict[str, Any] = {}
     with contextlib.suppress(Exception):
@@ -215,7 +215,7 @@ def _fallback_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
 
 
 def _is_console() -> bool:
-    """Return whether a Jupyter console started this kernel; it prints outputs and never replaces them."""
+    """Return whether a Jupyter console started this kernel; a console prints outputs and never replaces them."""
     with contextlib.suppress(Exception):
         import psutil
 

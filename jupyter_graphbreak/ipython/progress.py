@@ -22,10 +22,10 @@ INTERVAL_S = 0.8
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The state of a run: the activity, what it works on, counts, the seconds since the start, and the seconds left."""
+    """The state of a run: the activity and its subject, counts, the seconds since the start, and the seconds left."""
 
     phase: str
-    #: The function that is compiled, or the current step of a rerun.
+    #: The function that is being compiled, or the current step of a rerun.
     function: str | None
     frames: int
     graphs: int
@@ -36,7 +36,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class ProgressMeter:
-    """Counts incoming records and calls a callback at intervals, on its own thread.
+    """Counts incoming records, and calls a callback at intervals on a separate thread.
 
     Parameters
     ----------
@@ -96,6 +96,6 @@ class ProgressMeter:
 
 
 def _description_of(name: str) -> str:
-    """Return the user's name of a function that Dynamo compiles, and the line at which it resumes."""
+    """Return the user's name for a function that Dynamo compiles, and the line after which it resumes."""
     line = line_in_resume_name(name)
     return display_name(name) + (f" after line {line}" if line is not None else "")

@@ -27,6 +27,15 @@ def is_instance(value: Any, kinds: type | UnionType | tuple[Any, ...]) -> bool:
     return issubclass(type(value), kinds)
 
 
+def is_hashable(value: Any) -> bool:
+    """Return whether an object has a hash; the code that Dynamo creates may have a dict among its constants."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def is_dataclass(value: Any) -> bool:
     """Return whether the type of an object is a dataclass."""
     return any("__dataclass_fields__" in vars(kind) for kind in type(value).__mro__)

@@ -97,7 +97,7 @@ def test_a_method_of_a_compiled_module_is_not_compiled(shell: Shell) -> None:
         (
             "",
             "net.forward(x)",
-            "the cell calls `net.forward`, and `net.compile()` compiles only calls of the module itself.",
+            "the cell calls `net.forward`, and `net.compile()` compiles only calls to the module itself.",
         ),
         (
             "def __call__(self, x):\n        return self.forward(x)",
@@ -141,7 +141,7 @@ def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
     cells = CellTexts(shell.ip)
     shell.run("%%compile_explain\nplain")
     cells.note_running_cell(cell_name := list(linecache.cache)[-1])
-    assert cells.running == cell_name
+    assert cells.running_filename == cell_name
     cell = cells.find(short)
     assert cell is not None
     assert cell.text == "plain"
@@ -491,7 +491,7 @@ MAGIC_FUNCTIONS = (
     "cell_run:CellRuns.read_request",
     "cell_run:CellRuns.end",
     "cell_run:CellRuns.cell_caller",
-    "observation:Observation._open",
+    "observation:Observation._start",
     "observation:Observation._choose_device",
     "observation:Observation.compile_calls",
     "observation:Observation.cell_caller",

@@ -105,12 +105,12 @@ UnicodeDecodeError on Windows | in_a_notebook#a-compiler-on-windows | English la
 torch.cond: Pred is a Python constant | messages_warnings#breaks-and-recompiles | Pass a tensor
 TraceError in prepare_fx | messages#keras-torchscript-fx | cannot follow an `if`
 CUDA_HOME not set; using Triton's bundled libdevice | messages_warnings#precision-and-the-gpu | in the last digits
-torch.jit: variable number of arguments (PyG) | messages#keras-torchscript-fx | knows less of Python
+torch.jit: variable number of arguments (PyG) | messages#keras-torchscript-fx | supports less of Python
 complex operators warning | messages_warnings#precision-and-the-gpu | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
 may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
-second start still slow, autograd cache bypass | compile_time#a-cache-that-does-not-work | no cache
+second start still slow, autograd cache bypass | compile_time#a-cache-that-does-not-work | does not cache them
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
 peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
@@ -145,12 +145,12 @@ CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREA
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
 FailOnRecompileLimitHit, fullgraph=True | recompiles#the-limit-recompile-limit-is-reached | a ninth compilation raises
-Compile package of another PyTorch version | messages_export#aotinductor-aot-compile-files | compile where it will run
+Compile package of another PyTorch version | messages_export#aotinductor-aot-compile-files | Compile where the program will run
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
 a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
-fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
+fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is reused
 a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
-after the limit, what a function calls | recompiles#the-limit-recompile-limit-is-reached | with all that the function
+after the limit, what a function calls | recompiles#the-limit-recompile-limit-is-reached | everything that it calls
 a factory of compiled functions reaches the limit | recompiles#instances-share-one-count | have the same code
 which mark? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | 0 and 1
 accumulated_recompile_limit | recompiles#instances-share-one-count | 256
@@ -168,7 +168,7 @@ selective checkpointing bypasses the cache | causes/bypass-selective-checkpointi
 inductor's cache ignores my graph pass | causes/bypass-custom-pass | uuid
 DDP with static_graph | training#ddp-distributeddataparallel-compile-inside-or-outside | static_graph=True
 DDP with max-autotune hangs | training#ddp-distributeddataparallel-compile-inside-or-outside | without a mode
-python_reducer sends nothing | training#ddp-distributeddataparallel-compile-inside-or-outside | train apart
+python_reducer sends nothing | training#ddp-distributeddataparallel-compile-inside-or-outside | trains on its own
 DDP and SyncBatchNorm raise an error | training#collectives-in-compiled-code | leave out `fullgraph=True`
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
@@ -184,7 +184,7 @@ AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __
 CustomTensor(self.weight.data) in forward fails | messages#while-dynamo-traces | as_subclass(C)
 fake tensor: attempting to expand a dimension | messages#fake-tensors-types-devices | follows *got*
 weight.data *= mask: Encountered a set_ on a graph input | messages#while-dynamo-traces | mul_(mask)
-SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different way
+SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different path
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#once-for-each-kind-a-mode-a-type-a-state | hotswap_adapter
@@ -200,7 +200,7 @@ There was no fake impl registered for my operator | messages_kernels#custom-oper
 Could not run 'my::op' from the 'Meta' backend | messages_kernels#custom-operators-fake-kernels | register_fake
 opcheck: Argument x is not defined as mutable | messages_kernels#custom-operators-the-definition | mutates_args
 Only a single TORCH_LIBRARY can be used (notebook) | messages_kernels#custom-operators-the-definition | runs again
-infer_schema(func): must have a type annotation | messages_kernels#custom-operators-the-definition | which are allowed
+infer_schema(func): must have a type annotation | messages_kernels#custom-operators-the-definition | the types that it allows
 CheckpointError with torch.compile | messages_training#checkpointing | ran differently
 vmap: random operation in randomness error mode | messages_training#second-gradients-vmap | randomness="different"
 trying to save more tensors during recomputation | messages_training#checkpointing | recomputation ran differently
@@ -221,7 +221,7 @@ torch.compile slower on ROCm | cost#on-a-gpu | MIOpen
 cross entropy of a language model takes too much memory | where_to_compile#around-the-loss-too | in chunks
 backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
 aoti_load_package takes seconds | compile_time#without-a-compiler-in-production | loads at once
-warning: assuming every input is mutated | messages_warnings#kernels-autotuning | could not read
+warning: assuming every input is mutated | messages_warnings#kernels-autotuning | could not tell which inputs
 MONAI MetaTensor compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | as_subclass(torch.Tensor)
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
@@ -252,7 +252,7 @@ OverflowError: Python int too large on Windows | messages_kernels#inductor-gener
 PermissionError in torchinductor's folder | messages_kernels#files-and-caches | Delete the folder
 can't start new thread, 8 ranks | messages_kernels#worker-processes | up to 32 workers
 BackendCompilerFailed: missing 'inner_exception' | messages_kernels#worker-processes | that worker's lines above
-_prims_common.check is deprecated | messages_warnings#breaks-and-recompiles | updating the library ends it
+_prims_common.check is deprecated | messages_warnings#breaks-and-recompiles | updating the library ends the warning
 Disk quota exceeded on a cluster | messages_kernels#files-and-caches | limit their number
 CppCompileError | messages_kernels#inductor-generated-code | g++ 8.3
 Device mps not supported | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | Apple's GPU
@@ -288,7 +288,7 @@ selective checkpointing around a compiled function | training#what-breaks-in-tra
 a NumPy number keeps CUDA graphs off | gpu#skipping-cudagraphs-the-reasons | convert it with `float()`
 slow again at the fourth call | gpu#each-size-is-recorded-again-slow-calls-memory | a new input size
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
-max_seqlen.item() for variable lengths | causes/gb0124 | should be passed as an `int`
+max_seqlen.item() for variable lengths | causes/gb0124 | pass it as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values
 a graph network compiles again for each graph | libraries#graph-networks-pyg-dgl | add_self_loops=False
 higher loss when compiled | cost#results-that-differ | emulate_precision_casts
@@ -296,7 +296,7 @@ export: dimension was inferred to be a constant | frontends#a-size-that-export-m
 segmentation fault with torch.compile | errors#crashes-and-hangs | faulthandler
 random segfault while the autograd cache is saved | errors#crashes-and-hangs | AUTOGRAD_CACHE=0
 stuck in mlir::multiRootTopologicalSort | errors#crashes-and-hangs | too hard for Triton
-an issue of 2023 has my symptom | questions#errors | in an environment of its own
+an issue of 2023 has my symptom | questions#errors | in a separate environment
 compiling never ends | errors#crashes-and-hangs | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | messages#fake-tensors-types-devices | set_default_device
 gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False
@@ -340,14 +340,14 @@ Generator.initial_seed and get_state in compiled code | causes/gb7650 | has a st
 pack_padded_sequence fails in Dynamo | causes/gb0014 | do not pack
 y[mask] = x in training, Backend compiler exception | causes/gb0219 | Index with integers
 my C++ operator does not support running with fake tensors | causes/gb0090 | register_fake
-Reconstruction failure | causes/gb0092 | keep only what is needed
+Reconstruction failure | causes/gb0092 | keep only the value that is needed
 np.random.rand(4) ignores np.random.seed when compiled | causes/gb0033#numpy-random | draws it with torch
 repeat_interleave is wrong | causes/gb0036#repeat-interleave-with-a-tensor-of-repeats | without an error
 a and b must have same reduction dim | messages#fake-tensors-types-devices | `mat1 and mat2 shapes
 Cannot copy out of meta tensor | messages#fake-tensors-types-devices | to_empty
 you're trying to get value out of a tracing tensor | messages#keras-torchscript-fx | `make_fx`
 sorted order of strides of the two branches' output | messages#while-dynamo-traces | `.contiguous()` on both sides
-'View' object has no attribute 'layout' | messages_kernels#inductor-generated-code | A bug of inductor
+'View' object has no attribute 'layout' | messages_kernels#inductor-generated-code | A bug in Inductor
 Could not run ... from the 'CPU' backend | messages_kernels#custom-operators-the-definition | register_kernel
 dynamic_shapes: Unexpected dimension mapped to index 0 | messages_export#sizes-dynamic-shapes | Dim.DYNAMIC
 cond must be a bool, but got a Tensor | messages#sizes-and-numbers | which are captured
@@ -355,15 +355,15 @@ Data-dependent assertion failed (cannot compile partial graph) | causes/gb0034 |
 pytree-flattenable | messages_export#arguments-and-results | register_dataclass
 explain(f, *args) is deprecated | messages_warnings#breaks-and-recompiles | torch._dynamo.explain(f)(x)
 Onnx: The axis name will not be used | messages_warnings#export-onnx-aotinductor | one name for both
-legacy stream depend on a capturing blocking stream | messages_kernels#cuda-graphs | Leave it outside
+legacy stream depend on a capturing blocking stream | messages_kernels#cuda-graphs | Move it out of the function
 subprocess.TimeoutExpired at the end | messages_kernels#worker-processes | its results are complete
 we guessed its metadata incorrectly | messages_training#fsdp-dtensor-tensor-parallel | `.detach()` of the others
-number of output names provided exceeded number of outputs | messages_export#torch-onnx-export | is not one
+number of output names provided exceeded number of outputs | messages_export#torch-onnx-export | does not count as a tensor
 optimum ImportError with PyTorch 2.9 | messages_export#torch-onnx-export | no longer has
 num_mutated_inp_runtime_indices | messages_export#what-forward-changes | x.unsqueeze_(0)
 vLLM: 'int' object is not iterable | in_a_notebook#triton-its-version-its-files | a Triton of one's own
 SETUP_WITH UserDefinedObjectVariable | causes/gb0142 | around the call
-setting my own attribute on a tensor | causes/gb0058 | take another name
+setting my own attribute on a tensor | causes/gb0058 | choose a different name
 list.append(a, 9) breaks | causes/gb0156#json-dumps | called through the class
 key in dict compiles again for each length | causes/recompile-dict-keys | is not None
 fork_rng(devices={0}) | causes/gb0142#set-detect-anomaly-saved-tensors-hooks-save-on-cpu-fork-rng | pass a list
@@ -379,7 +379,7 @@ a custom operator is never called | errors#nothing-raises-but-the-result-differs
 invalid Bernoulli probabilities pass | errors#eager-code-raises-compiled-code-does-not | check their arguments only
 std of equal numbers, then NaN or inf | errors#one-operation-gives-a-different-result | a rounding error
 uint8 arithmetic differs from eager | errors#one-operation-gives-a-different-result | do not wrap
-slice_scatter and diagonal_scatter have zero gradients | known_bugs#gradients-and-backward-passes | was kept
+slice_scatter and diagonal_scatter have zero gradients | known_bugs#gradients-and-backward-passes | stay unchanged
 a wrong target raises nothing | errors#eager-code-raises-compiled-code-does-not | Run one step eagerly
 isinstance with a Protocol takes the wrong branch | errors#nothing-raises-but-the-result-differs | hasattr
 try around an operation does not catch its error | errors#nothing-raises-but-the-result-differs | compare the sizes
@@ -389,7 +389,7 @@ try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only
 omp.h not found on macOS | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | brew install libomp
 a GPU too old for Triton | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | compute capability
 evaluation on rank 0 hangs the others | training#ddp-distributeddataparallel-compile-inside-or-outside | model.module
-error in backends/distributed.py | training#where-the-graph-is-cut | from this cutting
+error in backends/distributed.py | training#where-the-graph-is-cut | from splitting the graph
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
 when is the backward pass compiled? | where_to_compile#the-model | is slow as well
 pad every batch, or recompile? | recompiles#pad-or-let-the-sizes-vary | a few lengths
@@ -401,7 +401,7 @@ AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not 
 the output of one compiled function into another | gpu#tensor-output-overwritten-by-a-subsequent-run | calls both
 gradient accumulation with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | register_hook
 mark_static_address compiles again | gpu#tensor-output-overwritten-by-a-subsequent-run | with `guard=True`
-DDP and reduce-overhead crash after training | gpu#tensor-output-overwritten-by-a-subsequent-run | goes in again
+DDP and reduce-overhead crash after training | gpu#tensor-output-overwritten-by-a-subsequent-run | becomes an input again
 a model of matrix products gains nothing | cost#slower-than-eager-how-to-read-the-figures | gains little
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
@@ -417,7 +417,7 @@ accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-ke
 Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts its own wrapper inside
 a second GPU compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | each device
 failed to eagerly compile backwards for dynamic | messages_warnings#training | Only a later
-last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | made anew for each call
+last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | created in each call
 ___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of a different class
 ___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s-words | set_default_device
 getattr failed on source | recompiles#what-a-guard-says-in-pytorch-s-words | attributes that
@@ -455,7 +455,7 @@ CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compile
 write a backend | cost#which-backend-one-of-your-own | takes a graph
 CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
 what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | known only when the code runs
-eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | at the second call
+eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | in the second call
 minifier | reproducers#pytorch-s-minifier | TORCHDYNAMO_REPRO_AFTER
 strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
 my KV cache: torch.cat or position | where_to_compile#a-kv-cache-of-your-own-position-and-length | index_copy_
@@ -482,7 +482,7 @@ pytest-xdist PermissionError torchinductor | messages_kernels#files-and-caches |
 vLLM failed to get the hash of the compiled graph | messages_kernels#files-and-caches | give each process its own
 'complex' object has no attribute 'get_name' | messages_kernels#inductor-generated-code | torch.polar
 except does not catch a matmul | errors#runtimeerror-when-making-fake-tensor-call-and-except | around the compiled
-each rank starts 32 compile workers | compile_time#worker-processes | divided by the ranks
+each rank starts 32 compile workers | compile_time#worker-processes | divided by the number of ranks
 is_compiling() is False in my decorator | escape_hatches#others-that-look-alike | when the function is defined
 which parts of a diffusers pipeline: VAE, text encoder? | libraries#diffusers | pipe.vae.decode
 layers of a U-Net outside of the blocks | libraries#diffusers | little loss
@@ -539,7 +539,7 @@ AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | logs
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#what-breaks-in-training-code | around a break
-what is guarded of an object? | recompiles#what-does-dynamo-guard-on | what the code has read
+what is guarded of an object? | recompiles#what-does-dynamo-guard-on | values that the code has read
 second call is slow | compile_time#the-second-call-is-slow-too-warm-up | a different size or number
 develop without waiting for the compiler | compile_time#while-you-change-code-wait-less | generates no code
 what speed-up can I expect? | cost#how-much-faster-will-it-be | 163 models
@@ -549,7 +549,7 @@ the process needs more memory after compiling | cost#out-of-memory-oom-only-when
 backward of an autograd.Function cannot be traced | training#what-breaks-in-training-code | that breaks, here
 inference_mode? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | use it throughout
 tensor parallel, several resolutions | training#tensor-parallel-parallelize-module | cost one recompile
-decorate forward in the class | where_to_compile#torch-compile-above-a-method | `pickle` and `deepcopy` stay
+decorate forward in the class | where_to_compile#torch-compile-above-a-method | `deepcopy` work as before
 sample text from a model in training | where_to_compile#generate | shares the weights
 a transformers pipeline | libraries#transformers | pipe.model.compile()
 flash_attention_2 or sdpa | libraries#transformers | batches without padding
@@ -583,7 +583,7 @@ pytest -W error fails in the first call | ci#warnings-that-are-errors-w-error | 
 is the backward pass compiled? | how_it_works#the-backward-pass | AOTAutograd
 does torch.compile support training? | training | runs compiled code as well
 go on without a compiler | in_a_notebook#no-gpu-no-compiler-no-triton | disable=not works
-what does set_default_backend do? | settings#functions-of-torch-compiler-and-torch-dynamo | inductor again
+what does set_default_backend do? | settings#functions-of-torch-compiler-and-torch-dynamo | restores Inductor
 forbid_in_graph | settings#functions-of-torch-compiler-and-torch-dynamo | raises an `AssertionError`
 a callback when something compiles | settings#functions-of-torch-compiler-and-torch-dynamo | on_compile_start
 math.sqrt of a tensor | causes/gb0033 | Use the function of torch
@@ -602,7 +602,7 @@ an operator's output size depends on data | escape_hatches#custom-operators-one-
 GAN: compile generator and discriminator | training#what-breaks-in-training-code | GANs, adversarial training
 vmap of the apply of an autograd.Function | traced#gradients-autograd-function-torch-func | Unsupported hasattr call
 does nn.init inside forward break the graph? | traced#random-numbers-and-distributions | kaiming_normal_
-is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without a copy of it
+is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without copying it
 vLLM does not reuse its cache | libraries#vllm-sglang | VLLM_CACHE_ROOT
 stable-baselines3 with torch.compile | libraries#reinforcement-learning-stable-baselines3-torchrl | evaluate_actions
 load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft | unload_lora_weights
@@ -614,7 +614,7 @@ max-autotune is slower than the default | cost#which-mode | usually to blame
 wrong number of dimensions in assert_size_stride | messages_kernels#inductor-generated-code | skip_all_guards_unsafe
 gaussian_nll_loss under fullgraph=True | common_breaks#functions-of-pytorch-that-break | var.clamp
 lstsq in a compiled function | common_breaks#functions-of-pytorch-that-break | torch.linalg.qr
-different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | make a backend function once
+different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | create a backend function once
 Unsupported: Tensor.item() under fullgraph=True in 2.9 | causes/gb0124 | from PyTorch 2.10 on
 is x[mask] captured by fullgraph? since when? | fullgraph#5-prove-it-and-keep-it | 2.9 raises
 ___as_tensor(a).item() == 0.03 at each step | causes/recompile-float | `x.lerp(y, a)`
@@ -647,7 +647,7 @@ uid not found in a container | messages_kernels#files-and-caches | TORCHINDUCTOR
 BrokenProcessPool while compiling | messages_kernels#worker-processes | COMPILE_THREADS=1
 Inference tensors cannot be saved for backward | messages_training#backward-passes-inference-mode | outside of the mode
 is_key_in_tls AssertionError with reduce-overhead | messages_kernels#cuda-graphs | from one thread
-compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder-all-but-the-head | as they are
+compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder-all-but-the-head | does not change the keys
 what does shapes_spec of torch.compile do? | settings#arguments-of-torch-compile | ShapeVar
 TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | not make faster
 0 active drivers | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | sees no GPU
@@ -670,11 +670,11 @@ the Tesla T4 skips bfloat16 | recipes#explain-a-cell-in-colab | torch.float16
 FileNotFoundError of a long kernel name on Windows | in_a_notebook#a-compiler-on-windows | LongPathsEnabled
 trials of Optuna run eagerly | libraries#many-models-in-one-process-optuna-folds | at the beginning of each trial
 compile workers keep their memory | compile_time#worker-processes | after a minute without work
-beams, or an assistant_model, with a static cache | where_to_compile#generate | refuses
+beams, or an assistant_model, with a static cache | where_to_compile#generate | rejects
 switch torch.compile on in MMEngine | libraries#programs-with-a-switch-timm-torchtune-axolotl | dict(mode=...)
 training diverges when compiled | cost#results-that-differ | different seeds
 with the profiler on, tokens per second fall | cost#in-a-profile | take times without it
-compile it? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | computes the same, eagerly
+compile it? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | computes the same result eagerly
 AOTInductor accepts another batch size | compile_time#without-a-compiler-in-production | AOTI_RUNTIME_CHECK_INPUTS=1
 ComfyUI with a compile node: black images | libraries#comfyui | fp16_accumulation
 slower again after other sizes were seen | recompiles#numbers-and-shapes-become-dynamic | uses that graph as well
@@ -721,7 +721,7 @@ does the cache notice that my code has changed? | compile_time#kept-on-disk-the-
 a warm cache, and still a second | compile_time#a-cache-that-does-not-work | this is normal
 PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | Remove that folder
 Attempting to use a closed pool | messages_kernels#worker-processes | not started again
-TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | they print nothing
+TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | both words print nothing
 what is compiled right now? | logs#progress-see-what-is-being-compiled-while-it-runs | looks as if it hangs
 LayerNorm on a Mac | known_bugs#windows-macos-rocm | by more than the values themselves
 Invalid NaN comparison | known_bugs#inductorerror-cppcompileerror-triton | from sympy
@@ -736,16 +736,16 @@ does fullgraph=True make it faster? | cost#which-mode | changes no speed
 how to get it to run on Windows | in_a_notebook#a-compiler-on-windows | triton-windows
 SparseTensor, ind2ptr | libraries#graph-networks-pyg-dgl | neither package has fake kernels
 module 'torch' has no attribute 'compiler' | in_a_notebook#pytorch-or-python-is-too-old-or-too-new | with 2.1
-FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
+FakeRootModule with torchsummary | messages#while-dynamo-traces | Both work in 2.13
 onnx export: this is step 1/3 | messages_export#torch-onnx-export | Exception summary
 No ONNX function found for aten._linalg_svd | messages_export#torch-onnx-export | custom_translation_table
 Could not extract specialized integer | messages_export#sizes-dynamic-shapes | x[mask].shape[0]
-export: Guard failed: x.size()[0] == 4 | messages_export#sizes-dynamic-shapes | of the example only
+export: Guard failed: x.size()[0] == 4 | messages_export#sizes-dynamic-shapes | only the sizes and integers of the example
 export of a function with NumPy inside | messages_export#what-forward-changes | strict=True
 a hook registered in forward | training#a-hook-that-never-runs | GB0467
 my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
 modified by an inplace operation | messages_training#backward-passes-inference-mode | even if the loss does not use it
-a KV cache, and backward fails a second time | messages_training#backward-passes-inference-mode | kept with its graph
+a KV cache, and backward fails a second time | messages_training#backward-passes-inference-mode | still refers to its autograd graph
 text classification on a CPU is slow | cost#on-a-cpu-no-gain-threads-no-grad | Pad to a few lengths
 Tried to use data-dependent value: torch.onnx | messages#sizes-and-numbers | only a break
 unsupported builtin: isinstance with an ABC | common_breaks#messages-of-earlier-releases | an abstract class
@@ -771,10 +771,10 @@ a recomputation takes another graph | training#checkpointerror-a-compiled-block-
 save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
 torch.compile inside my own backend | cost#which-backend-one-of-your-own | compile_fx(graph, inputs)
 'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
-'NoneType' object has no attribute 'store_cubin' | messages_kernels#triton-and-the-gpu | do without
+'NoneType' object has no attribute 'store_cubin' | messages_kernels#triton-and-the-gpu | leave out `max-autotune`
 scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pybind-cuda-kernels | as in PyTorch's tutorial
 does torchsparse work, and its gradients? | libraries#scipy-opencv-pybind-cuda-kernels | keeps its gradients
-int(round(np.floor(3.1))) raises TorchRuntimeError | messages#fake-tensors-types-devices | a number of NumPy is an array
+int(round(np.floor(3.1))) raises TorchRuntimeError | messages#fake-tensors-types-devices | a NumPy number is an array
 reduce-overhead with dynamic padding: 9 distinct sizes | gpu#each-size-is-recorded-again-slow-calls-memory | Pad batches
 metrics stay frozen with EMA weights | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 what does --enforce-eager do? | libraries#vllm-sglang | saves start-up time
@@ -787,7 +787,7 @@ warming up Whisper takes 10 minutes | where_to_compile#generate | records none
 uv venv: Python.h not found | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | brings its headers
 the example of PyG gains 4 percent | libraries#graph-networks-pyg-dgl | gains little
 a speech model with varying lengths gets slower | cost#slower-than-eager-how-to-read-the-figures | for any size
-compiled_autograd compiles after each zero_grad | training#do-you-need-compiled-autograd | zeroed instead of `None`
+compiled_autograd compiles after each zero_grad | training#do-you-need-compiled-autograd | zeroed instead of set to `None`
 the second call is extremely slow with reduce-overhead | gpu#each-size-is-recorded-again-slow-calls-memory | one records
 not tensor-likes are close: GroupNorm in eval mode | cost#results-that-differ | divides rounding errors
 BatchNorm and Conv2d: max relative error 0.1 | cost#results-that-differ | close to zero says nothing
@@ -796,9 +796,9 @@ torch.prod and fmin differ in my comparison | cost#results-that-differ | its own
 all gradients become NaN on an H100 with bf16 | cost#where-does-nan-come-from | enable_cudnn_sdp
 an assert is ignored after a print | known_bugs#wrong-results | is false does not raise
 UserWarning about torch._utils from my optimizer | messages_warnings#breaks-and-recompiles | calls an old name
-AssertionError: not bool like VR[1.0, 1.0] | messages_kernels#inductor-generated-code | A bug of inductor
+AssertionError: not bool like VR[1.0, 1.0] | messages_kernels#inductor-generated-code | A bug in Inductor
 fold fails in inductor with an AssertionError | messages_kernels#inductor-generated-code | within a release or two
-LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls as it is
+LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls unchanged
 autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
 does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset it
@@ -820,7 +820,7 @@ short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compili
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
 dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol
 the experts of a MoE use tolist() | fullgraph | Computing every expert
-channels_last: convert the model myself? | cost#how-much-faster-will-it-be | where it expects a gain
+channels_last: convert the model myself? | cost#how-much-faster-will-it-be | if it expects a gain
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
 Could not find schema for mylib::op (package) | messages_export#aotinductor-aot-compile-files | import the module
@@ -831,7 +831,7 @@ DynamicCache in output, which is not a known type | messages_export#arguments-an
 tracing inferred a static shape, ONNX batch size | messages_export#sizes-dynamic-shapes | x.view(x.shape[0], 3)
 set_runtime_stats_and_log of class Logger (accelerate) | messages_training#ddp-distributeddataparallel | inside it
 fullgraph=True found no compiled frames | messages#stances-limits-fullgraph-true | remembers
-register_fake takes 1 positional argument | messages_kernels#custom-operators-fake-kernels | needs the parameters
+register_fake takes 1 positional argument | messages_kernels#custom-operators-fake-kernels | needs the same parameters
 vmap: must override the setup_context staticmethod | messages_training#second-gradients-vmap | generate_vmap_rule
 vLLM: auto_functionalized was not removed | messages_kernels#inductor-generated-code | --enforce-eager
 Hardware limit: 232448 for benchmark choice | messages_warnings#kernels-autotuning | leaves it out
@@ -841,7 +841,7 @@ Operator aten.ne.Tensor: no sharding strategy (FSDP) | messages_training#fsdp-dt
 '_OpNamespace' object has no attribute | messages_kernels#custom-operators-the-definition | reinstall it
 not register a meta kernel directly | messages_kernels#custom-operators-the-definition | remove its `register_fake`
 We should not register a meta kernel | messages_kernels#custom-operators-the-definition | remove its `register_fake`
-Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside of what PyTorch
+Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside the part that PyTorch
 torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | an attempt to capture
 Flash Attention: a non-deterministic algorithm | messages_warnings#precision-and-the-gpu | from run to run
 flex_attention: KeyError for a mask made of a tensor | libraries#flex-attention-block-masks | index the tensor once
@@ -875,18 +875,18 @@ spectral_norm and pruning with torch.compile | training#what-breaks-in-training-
 distillation: teacher or student? | training#what-breaks-in-training-code | compile each network
 %autoreload and a compiled function | in_a_notebook#a-cell-that-runs-again | compiles the new code
 vLLM fails in aot_compile | libraries#vllm-sglang | VLLM_USE_AOT_COMPILE=0
-random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | look whether they differ
+random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | check that they differ
 replace a layer after torch.compile | training#before-or-after-to-load-state-dict-deepcopy | the next call uses it
 a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value compiles again
 weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
-model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | a class with a
+model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | defines its own `__call__`
 cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | counts there as well
 I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
 another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
 how slow is a custom_op? | escape_hatches#custom-operators-one-opaque-operation | 12 µs
 the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
 single steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
-the DataLoader gets slow while compiling | compile_time#worker-processes | less those of
+the DataLoader gets slow while compiling | compile_time#worker-processes | less the workers of
 the kernel dies when I compile | errors#crashes-and-hangs | Killed process
 compile a ControlNet | libraries#diffusers | in every step as well
 fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
@@ -896,11 +896,11 @@ does compiling turn on TF32? | cost#how-much-faster-will-it-be | set_float32_mat
 autocast or bfloat16? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | needs no casts
 a BatchEncoding moved to the device in forward | libraries#transformers | move it before the call
 top-k sampling in compiled code | where_to_compile#generate | torch.multinomial
-the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-warm-up | restore them
+the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-warm-up | undo this with
 fastai learner with torch.compile | libraries#fastai | before `learn.fit(...)`
 Opacus make_private and torch.compile | libraries#opacus-gradients-of-each-sample | grad_sample_mode="no_op"
 NeMo ASR model: transcribe fails with CUDA graphs | libraries#nemo | use_cuda_graph_decoder
-DGL GraphConv breaks everywhere | libraries#graph-networks-pyg-dgl | every call of a `DGLGraph`
+DGL GraphConv breaks everywhere | libraries#graph-networks-pyg-dgl | every call to a `DGLGraph`
 accelerate with FSDP2 is slower than eager | libraries#accelerate-offloading | bypassed FSDP's hooks
 Captum attributions of a compiled model | libraries#captum | give them the original model
 snntorch Leaky neurons | libraries#kornia-monai-openclip-speechbrain | a loop over steps included
@@ -908,13 +908,13 @@ a MIG slice of an A100 | gpu#a-part-of-a-gpu-mig | CUDA_VISIBLE_DEVICES
 torch.compile or JAX? | frontends#compared-with-jax-jit | TracerBoolConversionError
 GradScaler inside the compiled step | training#what-breaks-in-training-code | let Python run the scaler
 LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs eagerly: compile the model
-schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | leave it eager
-AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | of torchao
-Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | then wide and tall ones
+schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | run it eagerly
+AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | from torchao
+Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | wide and for tall matrices
 a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | where it is reset
 nvtx ranges break the graph | cost#in-a-profile | put it around the call
 switch compiling off in tests | ci#slow-or-hanging-jobs | does nothing
-dynamic=True, and it still recompiles | recompiles#it-still-compiles-for-each-length | a loop over it
+dynamic=True, and it still recompiles | recompiles#it-still-compiles-for-each-length | a loop over the size
 optree | libraries#scipy-opencv-pybind-cuda-kernels | is traced)
 PyInstaller app with torch.compile: could not get source code | compile_time#a-packaged-program-pyinstaller-cx-freeze | keeps the sources
 the frozen exe starts again and again | compile_time#a-packaged-program-pyinstaller-cx-freeze | TORCHDYNAMO_DISABLE

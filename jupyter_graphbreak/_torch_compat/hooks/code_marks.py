@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak.faults import with_fallback
+from jupyter_graphbreak.records.attributes import is_hashable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,6 +72,16 @@ def _add_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> 
                 is_entered = True
         instructions[:] = new_instructions
 
-    result = transformation.transform_code_object(code, insert_marks)
+    # PyTorch caches instructions by the hash of their code, but Dynamo's code may have a dict among its constants.
+    constants = tuple(part if is_hashable(part) else _UnhashableConstant(part) for part in code.co_consts)
+    result = transformation.transform_code_object(code.replace(co_consts=constants), insert_marks)
     new_code: CodeType = result[0] if isinstance(result, tuple) else result
-    return new_code
+    constants = tuple(part.constant if type(part) is _UnhashableConstant else part for part in new_code.co_consts)
+    return new_code.replace(co_consts=constants)
+
+
+class _UnhashableConstant:
+    """Stands for a constant that has no hash."""
+
+    def __init__(self, constant: Any) -> None:
+        self.constant = constant

@@ -33,7 +33,7 @@ class RepeatedBlocks:
     paths : tuple of str
         Their paths, such as ``self.layers.0``.
     compiles_in_place : bool
-        Whether ``block.compile()`` compiles a block: it does nothing if ``forward`` is PyTorch's own.
+        Whether ``block.compile()`` compiles a block; it does not if ``forward`` is a method of PyTorch.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Measure the steady state of an entry: eager, compiled and with remedies, and how the time is divided."""
+"""Time an entry in its steady state, eager, compiled and with remedies, and divide the compiled time into parts."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ def _empty_break(x: torch.Tensor) -> torch.Tensor:
 def _coverage(eager: Variant, compiled: list[list[Range]], share: float | None) -> Coverage | None:
     """Return how many top-level operations of a call ran compiled, and how many eagerly; ``None`` without profiles.
 
-    Operations of the eager call count as compiled unless they run outside graphs in the compiled call.
+    Operations of the eager call count as compiled unless they run outside of graphs in the compiled call.
 
     Parameters
     ----------
@@ -379,7 +379,7 @@ def _break_even_calls(gain: float | None, correspondence: Correspondence) -> int
 
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
-    """Return the entry for a call to a function, with the backend it was compiled with, or else ``inductor``.
+    """Return the entry for a call to a function, with the backend that compiled the function, or else ``inductor``.
 
     Parameters
     ----------

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import WhyNotFused
     from jupyter_graphbreak.report.location import Location
 
-#: A graph is examined if it takes this many microseconds, and this share of the time of all graphs.
+#: A graph is examined if it takes at least this many microseconds, and this share of the time of all graphs.
 _SLOW_US, _SLOW_SHARE = 200.0, 0.2
-#: A pair of kernels is reported if it passes this many bytes, and this share of the bytes that all pairs pass.
+#: A pair of kernels is reported if it passes at least this many bytes, and this share of the bytes that all pairs pass.
 _NOTABLE_BYTES, _NOTABLE_SHARE = 1 << 18, 0.1
 #: The maximum number of pairs.
 _MAX_PAIRS = 5

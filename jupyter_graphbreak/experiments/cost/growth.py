@@ -122,7 +122,7 @@ def _memory_kept_by_calls(variant: Variant, *, backward: bool, collect_old_garba
         with _manual_collection(), prevent_compilation():
             return memory_activities(make_calls, variant)
 
-    nbytes = bytes_per_call(variant.with_consecutive_calls(observe, backward=backward))
+    nbytes = bytes_per_call(variant.observe_consecutive_calls(observe, backward=backward))
     return _KeptMemory(nbytes, holder, [stack for stack, _ in bytes_by_stack.most_common()])
 
 

@@ -25,10 +25,11 @@ _DOMINANT_SHARE = 0.5
 #: The number of batches in which checks are timed, and the time of a batch, for all guards and for a single guard.
 _BATCHES, _BATCH_NS = 15, 300_000
 _SINGLE_BATCHES, _SINGLE_BATCH_NS = 5, 5_000
-#: The maximum number of calls after which all guards are timed, the time limit, and the minimum number of times kept.
+#: The maximum number of calls after which all guards are timed, the time limit, and the minimum number of times to
+#: keep.
 _MAX_CALLS, _AFTER_CALLS_NS = 200, 300_000_000
 _MIN_TIMES = 5
-#: The maximum factor by which a call slows down the next check; on an idle machine it was 1.2 to 2.7.
+#: The maximum factor by which a call slows down the next check; factors of 1.2 to 2.7 were measured on an idle machine.
 _MAX_SLOWDOWN = 3.0
 #: The maximum number of guards that are timed one by one.
 _MAX_TIMED = 5_000
@@ -87,7 +88,7 @@ class _GuardShares:
 
     def __init__(self, root: GuardNode, all_guards_us: float) -> None:
         self._root = root
-        nodes = list(_nodes(root))
+        nodes = list(_walk_nodes(root))
         checks = [check for node in nodes for _, check in node.guards if check is not None][:_MAX_TIMED]
         times = {}
         for check in checks:
@@ -111,11 +112,11 @@ class _GuardShares:
         pending = [self._root]
         while pending:
             node = pending.pop()
-            nodes = list(_nodes(node))
+            nodes = list(_walk_nodes(node))
             share = self._share(nodes)
             # The root and the dict of globals are not objects of the program.
             is_split = node is self._root or node.source == "G"
-            if is_split or any(self._share(_nodes(child)) > _DOMINANT_SHARE * share for child in node.children):
+            if is_split or any(self._share(_walk_nodes(child)) > _DOMINANT_SHARE * share for child in node.children):
                 pending += node.children
                 nodes, share = [node], self._share([node])
             if any(node.guards for node in nodes):
@@ -125,7 +126,7 @@ class _GuardShares:
         return sum(self._own_us[id(node)] for node in nodes) / self._total_us
 
 
-def _nodes(root: GuardNode) -> Iterator[GuardNode]:
+def _walk_nodes(root: GuardNode) -> Iterator[GuardNode]:
     """Yield an object's node, and those of all its parts."""
     pending = [root]
     while pending:

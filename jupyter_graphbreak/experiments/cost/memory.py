@@ -52,12 +52,14 @@ def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
     peaks, saved_bytes_by_variant = [], []
     for variant in (steady_state.eager, steady_state.compiled):
         require_time()
-        variant.with_backward(lambda call: call())  # compiles the backward pass
+        variant.observe_with_backward(lambda call: call())  # compiles the backward pass
         saved_bytes = SavedBytes(variant.memory_addresses(), lambda _: stack_in_call(inspect.currentframe()))
-        variant.with_backward(saved_bytes.observe)
+        variant.observe_with_backward(saved_bytes.observe)
         saved_bytes_by_variant.append(saved_bytes)
         try:
-            peaks.append(peak_bytes(variant.with_backward(functools.partial(memory_activities, variant=variant))))
+            peaks.append(
+                peak_bytes(variant.observe_with_backward(functools.partial(memory_activities, variant=variant)))
+            )
         except RuntimeError:
             return None
     lines: Counter[Location] = Counter()
@@ -165,7 +167,7 @@ def stack_in_call(frame: FrameType | None) -> Stack:
 
 
 class _KeptTensor:
-    """A tensor that autograd keeps; calls a function when autograd releases it."""
+    """Holds a tensor that autograd keeps, and calls a function when autograd releases the tensor."""
 
     def __init__(self, tensor: torch.Tensor, on_release: Callable[[], None] | None = None) -> None:
         self._tensor = tensor
@@ -192,11 +194,11 @@ class _SavedTensorKey(NamedTuple):
 
 
 def with_compiled_lines(memory: MemoryCost, steady_state: SteadyState) -> MemoryCost:
-    """Return the memory cost with the bytes that each line keeps in the compiled call, besides the eager call."""
+    """Return the memory cost with the bytes that each line keeps in the compiled call added."""
     compiled = steady_state.compiled
     saved_by_run = _SavedByRun(compiled.timer)
     compiled_bytes = SavedBytes(compiled.memory_addresses(), saved_by_run.record)
-    compiled.with_backward(compiled_bytes.observe)
+    compiled.observe_with_backward(compiled_bytes.observe)
     stacks = _stacks_by_saved_tensor(compiled, saved_by_run) if saved_by_run.tensors else {}
     lines: Counter[Location | None] = Counter()
     for key, nbytes in compiled_bytes.bytes_by_key.items():

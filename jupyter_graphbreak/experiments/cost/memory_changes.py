@@ -110,20 +110,21 @@ def _measure_change(
     context: Callable[[], AbstractContextManager[None]],
     is_correct: Callable[[Sequence[torch.Tensor]], bool],
 ) -> MemoryChange:
-    def with_backward(observe: Callable[[Callable[[], Any]], _T]) -> _T:
+    def observe_with_backward(observe: Callable[[Callable[[], Any]], _T]) -> _T:
         require_time()
         with context():
-            return changed.with_backward(observe)
+            return changed.observe_with_backward(observe)
 
     with context():
         results = changed.results_and_state()
     saved_bytes = SavedBytes(changed.memory_addresses(), lambda _: None)
-    with_backward(saved_bytes.observe)
-    peak = peak_bytes(with_backward(functools.partial(memory_activities, variant=changed)))
+    observe_with_backward(saved_bytes.observe)
+    peak = peak_bytes(observe_with_backward(functools.partial(memory_activities, variant=changed)))
     ratio = None
     with contextlib.suppress(TimeUpError):  # the memory is known
         ratio = ratio_in_turn(
-            lambda: with_backward(changed.timer.time), lambda: compiled.with_backward(compiled.timer.time)
+            lambda: observe_with_backward(changed.timer.time),
+            lambda: compiled.observe_with_backward(compiled.timer.time),
         )
     return MemoryChange(code, peak, saved_bytes.peak, is_correct(results), ratio)
 

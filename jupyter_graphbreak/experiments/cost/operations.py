@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 #: this many microseconds: calling a graph takes about 20 microseconds, whatever it contains.
 _SLOW_SHARE = 0.7
 _SLOW_US = 200.0
-#: An operation is reported if compiling it alone costs this many microseconds and this share of its eager time, in each
-#: of this many measurements: on a busy machine, one measurement may differ by chance.
+#: An operation is reported if, compiled alone, it takes longer than eager by at least this many microseconds and this
+#: share of its eager time, in each of ``_MEASUREMENT_COUNT`` measurements: on a busy machine, one measurement may
+#: differ by chance.
 _LOSS_US, _LOSS_SHARE = 50.0, 0.5
 _MEASUREMENT_COUNT = 2
 #: The number of runs in which operations are timed one by one, and the minimum number of times of one operation alone.
@@ -102,9 +103,7 @@ def _op_of_run(name: str, graph: Graph, run_graph: Graph) -> Op | None:
     return next((run_op for op, run_op in zip(graph.ops, run_graph.ops, strict=True) if op.name == name), None)
 
 
-def _candidates(
-    module: torch.fx.GraphModule, inputs: list[Any], us_by_graph: float, clock: Clock
-) -> Iterator[_Candidate]:
+def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float, clock: Clock) -> Iterator[_Candidate]:
     """Yield the operations of a graph that may be slower compiled, slowest first."""
     size = sum(value.nbytes for value in inputs if isinstance(value, torch.Tensor))
     if 4 * size > memory_limit():
@@ -115,7 +114,7 @@ def _candidates(
         runs.append(_TimedRun(module, clock).time_operations(inputs))
     times = {node: min(run[node] for run in runs) for node in runs[0]}
     total_us = sum(times.values())
-    if us_by_graph < _SLOW_SHARE * total_us:
+    if graph_us < _SLOW_SHARE * total_us:
         return
     nodes_by_signature: dict[Any, torch.fx.Node] = {}
     for node in sorted(times, key=lambda node: -times[node]):
@@ -138,7 +137,7 @@ def _name(node: torch.fx.Node) -> str:
 
 
 def _signature(node: torch.fx.Node) -> tuple[str, str]:
-    """Return the key of an operation and the shapes of its inputs; of several with one key, only one is compiled."""
+    """Return a key made of an operation and its inputs' shapes; of operations with equal keys, only one is compiled."""
     arguments: list[tuple[Any, str]] = [(value.meta.get("example_value"), value.name) for value in node.all_input_nodes]
     shapes = [
         (tuple(map(str, value.shape)), value.dtype) if hasattr(value, "shape") else name for value, name in arguments

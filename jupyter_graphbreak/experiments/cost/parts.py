@@ -205,7 +205,7 @@ class Owners:
         if not open_frames:
             return Owner("outside", None, self._break_of_eager_call)
         frame = self._frames.get(open_frames[-1])
-        break_id = self._break_of(frame) or self._causing_break(frame) if frame is not None else None
+        break_id = self._break_ending_frame(frame) or self._causing_break(frame) if frame is not None else None
         if has_resumed and break_id is not None:
             break_id = self._break_of_skipped_resume.get(break_id, break_id)
         return Owner("outside", None, break_id)
@@ -228,7 +228,7 @@ class Owners:
         break_ = self._skipped_frames.get(first.id) if first is not None else None
         return break_ or next((skipped.break_ for skipped in report.skipped if skipped.break_ is not None), None)
 
-    def _break_of(self, frame: Frame) -> str | None:
+    def _break_ending_frame(self, frame: Frame) -> str | None:
         """Return the break that ended a frame's graph or made Dynamo skip the frame."""
         ending_break = next((self._breaks[graph] for graph in frame.graphs if self._breaks.get(graph)), None)
         return ending_break or (frame.breaks[-1] if frame.breaks else self._skipped_frames.get(frame.id))
@@ -241,6 +241,6 @@ class Owners:
             if frame.resume is not None and self._break_by_resume.get(frame.resume) is not None:
                 return self._break_by_resume[frame.resume]
             frame = self._frames.get(frame.caller or "")
-            if frame is not None and (break_ := self._break_of(frame)) is not None:
+            if frame is not None and (break_ := self._break_ending_frame(frame)) is not None:
                 return break_
         return None

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import Way
     from jupyter_graphbreak.report.schema import Report
 
-#: Regions are measured if compiling the entry took at least this many seconds and it has this many blocks.
+#: Ways are compared if compiling the entry took at least this many seconds, and if it repeats at least this many
+#: blocks.
 _MIN_COMPILE_S = 2.0
 _MIN_BLOCKS = 3
 #: The whole model is compiled again, without caches, if the time left is at least this many times its compile time.
@@ -97,7 +98,7 @@ class _CompilationTrial:
         self._blocks = blocks
         self._compiled_variant = compiled = steady_state.compiled
         self._run = steady_state.correspondence.run_report
-        # The order in which code draws random numbers depends on how it is compiled.
+        # The order in which code draws random numbers depends on the way in which the code is compiled.
         self._is_random = compiled.is_random and backend_name(entry.backend) not in {"eager", _REFERENCE_BACKEND}
         self._expected_results = (
             steady_state.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
@@ -145,7 +146,8 @@ class _CompilationTrial:
         return Variant(replace(entry, inner=blocks), compiled=False)
 
     def _variant_with_nested_regions(self, entry: Entry) -> Variant:
-        # As nested regions, methods of single modules return wrong results (torch 2.13, 2.15), unlike those of classes.
+        # Nested regions that replace the methods of single modules return wrong results (torch 2.13, 2.15), unlike
+        # those that replace the methods of classes.
         regions: dict[Any, Any] = {}
         variant = Variant(entry, compiled=True, context=lambda: replace_forwards(regions.items()))
         regions.update({kind: _as_nested_region(forward) for kind, forward in self._forwards(variant).items()})
@@ -209,19 +211,19 @@ def _shared_region_count(module: torch.fx.GraphModule) -> int:
 def _seconds_of_call(variant: Variant) -> float:
     """Return the seconds that a call with its backward pass takes; the first call may compile the backward pass."""
     start = time.monotonic()
-    variant.with_backward(lambda call: call())
+    variant.observe_with_backward(lambda call: call())
     return time.monotonic() - start
 
 
 def _timer_of(variant: Variant) -> Callable[[], Any]:
     """Return a function that times a call with its backward pass."""
-    return lambda: variant.with_backward(variant.timer.time)
+    return lambda: variant.observe_with_backward(variant.timer.time)
 
 
 def _as_nested_region(function: Any) -> Any:
     """Return a copy of a method that is marked to be compiled only once for all modules that are alike.
 
-    The mark is an attribute of the copy, because the method itself would keep it.
+    The method itself is not marked, because the mark is an attribute, which would stay.
     """
     code = function.__code__.replace()
     copy = types.FunctionType(

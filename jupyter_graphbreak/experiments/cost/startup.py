@@ -120,7 +120,7 @@ def _records_of_start(entry: Entry, settings: CacheSettings) -> Iterable[Record]
     require_time()
     variant = Variant(entry, compiled=True)
     with settings.apply(), compile_separately(variant.subject.call), recorder.record() as recording:
-        variant.with_backward(lambda call: call())
+        variant.observe_with_backward(lambda call: call())
     return recording.records
 
 

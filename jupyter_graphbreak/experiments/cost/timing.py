@@ -134,7 +134,7 @@ def time_in_turn(
     Returns
     -------
     list of list of CallTime
-        The undisturbed_calls calls of each variant, see :func:`undisturbed_calls`.
+        The least disturbed calls of each variant, see :func:`undisturbed_calls`.
     """
     now = clock()
     budget_end = now + budget.seconds
@@ -271,7 +271,7 @@ class WarmCalls:
         self.faults: list[str] = []
         self._finished_calls: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
 
-    def note_boundary(self, frame: FrameType, callable_id: int) -> None:
+    def record_boundary(self, frame: FrameType, callable_id: int) -> None:
         """Record that a call begins or ends."""
         start = self._open_calls.pop(frame, None)
         if start is None:
@@ -285,8 +285,8 @@ class WarmCalls:
         else:
             self._finished_calls[callable_id].clear()  # earlier calls were not in the steady state
 
-    def note_fault(self, addition: Addition) -> None:
-        """Keep the message about an internal error of the watching."""
+    def keep_fault(self, addition: Addition) -> None:
+        """Keep the message about an internal error."""
         if isinstance(addition, WatchFailed):
             self.faults.append(addition.sentence)
 
@@ -307,7 +307,7 @@ def time_calls() -> Iterator[WarmCalls]:
     """Time the calls of compiled callables while the context is open."""
     warm = WarmCalls()
     try:
-        with watch_call_boundaries(warm.note_boundary, warm.note_fault, lambda _: None):
+        with watch_call_boundaries(warm.record_boundary, warm.keep_fault, lambda _: None):
             yield warm
     finally:
         warm.discard_open_calls()

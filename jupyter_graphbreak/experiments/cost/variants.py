@@ -268,7 +268,7 @@ class Variant:
         The backward pass only runs if the result requires gradients.
         """
         tensors: list[torch.Tensor] = []
-        self.with_backward(lambda call: call(), tensors.append)
+        self.observe_with_backward(lambda call: call(), tensors.append)
         return tensors
 
     def results_and_state(self) -> list[torch.Tensor]:
@@ -286,7 +286,7 @@ class Variant:
                 tensors.extend(self._state_after_call())
 
         with capture_effects() as effects:
-            self.with_backward(observe, tensors.append)
+            self.observe_with_backward(observe, tensors.append)
         messages = [message for *_, message in (*effects.logged, *effects.warned)]
         return [*tensors, torch.tensor([len(text) for text in (effects.printed, effects.stderr, *messages)])]
 
@@ -303,7 +303,7 @@ class Variant:
         tensors = sum(is_instance(part, torch.Tensor) for part in parts)
         yield torch.tensor([*map(hash, values), tensors, hash(_python_random_state())])
 
-    def with_backward(
+    def observe_with_backward(
         self, observe: Callable[[Callable[[], Any]], _T], on_tensor: Callable[[torch.Tensor], None] | None = None
     ) -> _T:
         """Observe a call that is followed by a backward pass if its results require gradients.
@@ -357,7 +357,7 @@ class Variant:
         paths = [path for path, _ in modules_of(self.subject, self._arguments.args, self._arguments.kwargs)]
         return {f"self.{path}".rstrip(".") if self.subject.owner is not None else path: path for path in paths}
 
-    def with_consecutive_calls(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
+    def observe_consecutive_calls(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
         """Observe consecutive calls, and undo their changes only after the last one.
 
         Each call receives new copies of the arguments, but not of tensors that collect gradients, such as parameters.

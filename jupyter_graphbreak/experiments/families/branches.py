@@ -29,7 +29,7 @@ from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     called_name,
-    dotted,
+    dotted_name,
     draft_of,
     indentation_step,
     names_bound,
@@ -281,7 +281,7 @@ def _is_accepted_by_cond(*sides: str) -> bool:
         tree = parse_expression(side)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         module_calls = [
-            call for call in calls if not isinstance(call, ast.Attribute) or dotted(call).startswith("self.")
+            call for call in calls if not isinstance(call, ast.Attribute) or dotted_name(call).startswith("self.")
         ]
         if module_calls or RANDOM_OPERATIONS.search(side) or isinstance(tree, ast.Constant):
             return False
@@ -500,7 +500,7 @@ def _names_of_indices(tree: ast.AST) -> set[str]:
 def _is_in_place(statement: ast.stmt) -> bool:
     """Return whether a statement calls an in-place method, such as ``x.add_(1)``."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted(call.func)) is not None
+    return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted_name(call.func)) is not None
 
 
 def requires_elements(test: ast.expr, is_element_count: Callable[[ast.expr], bool] | None = None) -> bool | None:
@@ -529,7 +529,7 @@ def counts_elements(node: ast.expr) -> bool:
         return False
     if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
         return counts_elements(node.func.value)
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
 

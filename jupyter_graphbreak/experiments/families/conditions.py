@@ -8,7 +8,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.drafting import as_operand
-from jupyter_graphbreak.experiments.families.site import arguments_of, called_name, dotted
+from jupyter_graphbreak.experiments.families.site import arguments_of, called_name, dotted_name
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
@@ -54,7 +54,7 @@ def is_host_test(node: ast.expr) -> bool:
     if _is_size(node):
         return True
     if isinstance(node, ast.Call):
-        return dotted(node.func) in {"isinstance", "hasattr", "callable", "len"}
+        return dotted_name(node.func) in {"isinstance", "hasattr", "callable", "len"}
     return isinstance(node, ast.Attribute) and node.attr == "training"
 
 
@@ -232,7 +232,7 @@ def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = Non
     """
     if (inner := tensor_moved_to_host(node)) is not None:
         text = _text_on_device(draft, inner)
-        is_int_cast = isinstance(node, ast.Call) and dotted(node.func) == "int"
+        is_int_cast = isinstance(node, ast.Call) and dotted_name(node.func) == "int"
         cast = ".long()" if is_int_cast else ".double()" if is_exact is False else ""
         return f"{as_operand(text)}{cast}" if cast else text
     changes: dict[ast.AST, str] = {}

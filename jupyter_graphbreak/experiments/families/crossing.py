@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
     called_name,
-    dotted,
+    dotted_name,
     draft_of,
     name_bound_by,
     names_bound,
@@ -446,7 +446,7 @@ class HiddenEffects:
         is_in_place = name.endswith("_") or any(keyword.arg in {"inplace", "out"} for keyword in call.keywords)
         if is_in_place or not isinstance(call.func, ast.Attribute):
             return False
-        if dotted(call.func).partition(".")[0] in self._packages:
+        if dotted_name(call.func).partition(".")[0] in self._packages:
             flags = (node.value for node in arguments_of(call) if isinstance(node, ast.Constant))
             is_flagged = any(flag is True for flag in flags)  # it may be the parameter ``inplace``
             return not is_flagged and not any(part in name for part in _IMPURE_NAME_PARTS)

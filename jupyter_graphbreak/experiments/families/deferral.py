@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode
 from jupyter_graphbreak.experiments.families.protection import first_part_that_may_raise
 from jupyter_graphbreak.experiments.families.site import (
     arguments_of,
-    dotted,
+    dotted_name,
     indentation_step,
     name_bound_by,
     names_bound,
@@ -191,7 +191,7 @@ def _operands_on_host(node: ast.expr) -> Sequence[ast.expr] | None:
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_ON_HOST:
             return [node.func.value, *arguments_of(node)]
-        return arguments_of(node) if dotted(node.func) in _CONVERSIONS else None
+        return arguments_of(node) if dotted_name(node.func) in _CONVERSIONS else None
     if isinstance(node, ast.JoinedStr):
         return [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
     if isinstance(node, ast.Tuple | ast.List):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.experiments.families.bound_names import names_read_after
 from jupyter_graphbreak.experiments.families.branches import counts_elements, requires_elements
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
-from jupyter_graphbreak.experiments.families.site import called_name, dotted, names_bound, names_read, site_of
+from jupyter_graphbreak.experiments.families.site import called_name, dotted_name, names_bound, names_read, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -119,7 +119,7 @@ def _indexed_module_list(loop: ast.For, names: Sequence[str]) -> str | None:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and names_bound(node) & called_names
     ]
     for node in selected_expressions:
-        owner = dotted(node.value)
+        owner = dotted_name(node.value)
         if isinstance(node.slice, ast.Name) and node.slice.id in names and owner.startswith("self."):
             return owner
     return None
@@ -179,7 +179,7 @@ def _index_splices(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt
         if used_expression is name and name.id == tensor:
             if not isinstance(parent, ast.Subscript | ast.Compare):
                 return None
-            selects_row = isinstance(parent, ast.Subscript) and dotted(parent.value) != expert_loop.module_list
+            selects_row = isinstance(parent, ast.Subscript) and dotted_name(parent.value) != expert_loop.module_list
             new_text = f"[{number}]" if selects_row and _are_rows(expert_loop.indices) else number
         if new_text != draft.text_of(used_expression):
             splices.append(draft.replacement(used_expression, new_text))

@@ -11,7 +11,7 @@ from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
-    dotted,
+    dotted_name,
     names_bound,
     names_read,
     parameters_of,
@@ -65,7 +65,7 @@ def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposa
         isinstance(node_before, exit_nodes) for part in earlier_statements for node_before in ast.walk(part)
     ):
         return
-    if called_name(call) in TIME_DEPENDENT_FUNCTIONS or "()" in dotted(call.func):
+    if called_name(call) in TIME_DEPENDENT_FUNCTIONS or "()" in dotted_name(call.func):
         return
     local_names = names_bound(function) | parameters_of(function)
     if names_read(call) & local_names or any(isinstance(part, ast.Lambda | ast.Await) for part in ast.walk(call)):

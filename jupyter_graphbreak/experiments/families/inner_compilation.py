@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
     compile_options,
-    dotted,
+    dotted_name,
     draft_of,
     has_constant_options,
     is_torch_compile,
@@ -167,8 +167,8 @@ class _InnerCompilationWriter:
             return
         statement = draft.enclosing(site.node, ast.stmt)
         is_call_of_method = isinstance(statement, ast.Expr) and statement.value is site.node
-        is_same_name = isinstance(statement, ast.Assign) and [dotted(part) for part in statement.targets] == [
-            dotted(site.target)
+        is_same_name = isinstance(statement, ast.Assign) and [dotted_name(part) for part in statement.targets] == [
+            dotted_name(site.target)
         ]
         if statement is not None and (is_call_of_method or is_same_name):
             self._deleted_statements.append(statement)
@@ -253,8 +253,8 @@ class _InnerCompilationWriter:
             target = site.target
             if self._entry.owner and isinstance(target, ast.Attribute):
                 target = target.value
-            if target is not None and _PATH_PATTERN.fullmatch(dotted(target)):
-                return dotted(target)
+            if target is not None and _PATH_PATTERN.fullmatch(dotted_name(target)):
+                return dotted_name(target)
             statement = self._drafts[site.source].enclosing(site.node, ast.stmt)
             if (
                 isinstance(statement, ast.Assign)
@@ -278,13 +278,13 @@ class _InnerCompilationWriter:
             for node in ast.walk(draft.tree):
                 if not isinstance(node, ast.Call) or draft.enclosing_function(node):
                     continue
-                if node.func not in compiled_nodes and dotted(node.func) not in names:
+                if node.func not in compiled_nodes and dotted_name(node.func) not in names:
                     continue
                 passed_value = next((keyword.value for keyword in node.keywords if keyword.arg == parameter), None)
                 if passed_value is None and index < len(node.args):
                     passed_value = node.args[index]
-                if passed_value is not None and _PATH_PATTERN.fullmatch(dotted(passed_value)):
-                    return dotted(passed_value)
+                if passed_value is not None and _PATH_PATTERN.fullmatch(dotted_name(passed_value)):
+                    return dotted_name(passed_value)
         return None
 
     def _insert(self, expression: str, lines: list[str]) -> None:
@@ -358,8 +358,8 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
                 or node.func.attr != "compile"
             ):
                 continue
-            if dotted(node.func.value) != torch:
-                if entry.is_module and dotted(node.func.value) in created_names:
+            if dotted_name(node.func.value) != torch:
+                if entry.is_module and dotted_name(node.func.value) in created_names:
                     yield _CompileSite(source, node, node.func.value)
             elif node.args and _is_entry(node.args[0], entry, functions, created_names):
                 yield _CompileSite(source, node, node.args[0])
@@ -370,10 +370,10 @@ def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], creat
     if entry.owner:
         return isinstance(target, ast.Attribute) and target.attr == entry.name
     if not entry.is_module:
-        return dotted(target) == entry.name
+        return dotted_name(target) == entry.name
     if isinstance(target, ast.Call):
         return called_name(target) == entry.name
-    name = dotted(target)
+    name = dotted_name(target)
     return name in created_names if created_names else name.rpartition(".")[2] not in functions
 
 
@@ -383,7 +383,7 @@ def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
         if isinstance(node, ast.Assign) and any(
             isinstance(part, ast.Call) and called_name(part) == class_name for part in ast.walk(node.value)
         ):
-            yield from (dotted(target) for target in node.targets if _PATH_PATTERN.fullmatch(dotted(target)))
+            yield from (dotted_name(target) for target in node.targets if _PATH_PATTERN.fullmatch(dotted_name(target)))
 
 
 def _join_path(expression: str, path: str) -> str | None:

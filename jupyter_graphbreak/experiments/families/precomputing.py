@@ -12,7 +12,7 @@ from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
-    dotted,
+    dotted_name,
     draft_of,
     name_bound_by,
     names_bound,
@@ -174,7 +174,7 @@ class _Partition:
             node for node in ast.walk(self.function) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
         ]
         self._assigned_names = {
-            dotted(_changed_object(node)) for node in stores if isinstance(node.ctx, ast.Store | ast.Del)
+            dotted_name(_changed_object(node)) for node in stores if isinstance(node.ctx, ast.Store | ast.Del)
         }
         global_statements = [node for node in ast.walk(self.function) if isinstance(node, ast.Global)]
         self._assigned_names |= {name for node in global_statements for name in node.names}
@@ -327,7 +327,7 @@ class _Partition:
     def _is_assigned(self, node: ast.expr) -> bool:
         """Return whether the function assigns to an expression, or to an object that contains it."""
         while True:
-            if dotted(node) in self._assigned_names:
+            if dotted_name(node) in self._assigned_names:
                 return True
             if not isinstance(node, ast.Attribute | ast.Subscript):
                 return False
@@ -355,7 +355,7 @@ class _Partition:
 
     def _can_run_before_call(self, function: ast.expr) -> bool:
         """Return whether a function can run before the call: a builtin, a module's function, or a value's method."""
-        name = dotted(function)
+        name = dotted_name(function)
         if name.rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS:
             return False
         if isinstance(function, ast.Name):
@@ -366,7 +366,7 @@ class _Partition:
 
     def _is_imported(self, node: ast.Attribute) -> bool:
         """Return whether an expression refers to a part of a Python module whose functions may run before the call."""
-        root = dotted(node).partition(".")[0]
+        root = dotted_name(node).partition(".")[0]
         imports = [part for part in ast.walk(self.draft.tree) if isinstance(part, ast.Import)]
         aliases = [alias for part in imports for alias in part.names]
         names = {name_bound_by(alias) for alias in aliases if alias.name.partition(".")[0] not in _EXCLUDED_PACKAGES}

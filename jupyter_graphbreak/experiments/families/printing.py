@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families import crossing, deferral
 from jupyter_graphbreak.experiments.families.proposal import Proposal
-from jupyter_graphbreak.experiments.families.site import dotted, site_of
+from jupyter_graphbreak.experiments.families.site import dotted_name, site_of
 from jupyter_graphbreak.experiments.families.wrapping import entry_function
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _output_function(statement: ast.stmt) -> str | None:
     """Return the name of the output function that a statement calls; ``None`` if it calls none."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return None
-    name = dotted(statement.value.func)
+    name = dotted_name(statement.value.func)
     method = name.rpartition(".")[2]
     receiver = ast.unparse(statement.value.func.value) if isinstance(statement.value.func, ast.Attribute) else ""
     is_log = method in _LOGGING_METHODS and "log" in receiver.lower()
@@ -168,7 +168,7 @@ def _title(statements: list[ast.stmt]) -> str:
         elif isinstance(node, ast.Expr) and (name := _output_function(node)) is not None:
             output_functions.add(name)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            called_functions[f"`{dotted(node.value.func)}()`"] = None
+            called_functions[f"`{dotted_name(node.value.func)}()`"] = None
     parts = (
         [f"run {' and '.join(called_functions) if len(called_functions) <= _MAX_NAMED_CALLS else 'calls'}"]
         if called_functions

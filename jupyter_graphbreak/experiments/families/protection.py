@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import (
     arguments_of,
     called_name,
-    dotted,
+    dotted_name,
     names_bound,
     names_read,
     parameters_of,
@@ -141,9 +141,9 @@ def _embeddings(draft: Draft) -> set[str]:
     """Return the names and attributes to which the source assigns embeddings."""
     assignments = (node for node in ast.walk(draft.tree) if isinstance(node, ast.Assign))
     return {
-        dotted(target).rpartition(".")[2]
+        dotted_name(target).rpartition(".")[2]
         for node in assignments
-        if isinstance(node.value, ast.Call) and dotted(node.value.func).endswith(("Embedding", "EmbeddingBag"))
+        if isinstance(node.value, ast.Call) and dotted_name(node.value.func).endswith(("Embedding", "EmbeddingBag"))
         for target in node.targets
     }
 
@@ -151,7 +151,7 @@ def _embeddings(draft: Draft) -> set[str]:
 def _tests_class_or_attribute(node: ast.expr) -> bool:
     """Return whether an expression tests the class or an attribute of an object, which trials do not vary."""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
-    return any(dotted(call.func) in {"hasattr", "isinstance", "callable"} for call in calls)
+    return any(dotted_name(call.func) in {"hasattr", "isinstance", "callable"} for call in calls)
 
 
 def is_protected(draft: Draft, node: ast.AST) -> bool:
@@ -190,7 +190,7 @@ def is_handled(draft: Draft, node: ast.AST) -> bool:
 def _may_handle(node: ast.AST, error_types: ast.expr | None) -> bool:
     """Return whether exceptions of some classes may come from a piece of code; ``item()`` raises only RuntimeError."""
     names = {
-        dotted(part)
+        dotted_name(part)
         for part in (error_types.elts if isinstance(error_types, ast.Tuple) else [error_types])
         if part is not None
     }
@@ -200,7 +200,7 @@ def _may_handle(node: ast.AST, error_types: ast.expr | None) -> bool:
 
 def _may_suppress(draft: Draft, node: ast.AST, context: ast.expr) -> bool:
     """Return whether a context may suppress what code raises, judging by its name and its definition."""
-    name = dotted(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
+    name = dotted_name(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
     if name == "suppress" and isinstance(context, ast.Call):
         return any(_may_handle(node, error) for error in context.args)
     definitions = [
@@ -227,10 +227,10 @@ def _is_risky(draft: Draft, node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return _may_divide_by_zero(node) and not isinstance(node.right, ast.Name | ast.Attribute)
     if isinstance(node, ast.Subscript):
-        owner = dotted(node.value).rpartition(".")[2]
+        owner = dotted_name(node.value).rpartition(".")[2]
         return not isinstance(node.slice, ast.Slice) and owner in _possibly_empty_containers(draft)
     if isinstance(node, ast.Call):
-        name = dotted(node.func).removeprefix("self.")
+        name = dotted_name(node.func).removeprefix("self.")
         functions = (part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode))
         return any(function.name == name and not _is_harmless(function) for function in functions)
     return False
@@ -243,11 +243,13 @@ def _possibly_empty_containers(draft: Draft) -> set[str]:
     for node in ast.walk(draft.tree):
         match node:
             case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in _REMOVING_METHODS:
-                names.add(dotted(owner).rpartition(".")[2])
+                names.add(dotted_name(owner).rpartition(".")[2])
             case ast.Delete(targets=targets):
-                names |= {dotted(part.value).rpartition(".")[2] for part in targets if isinstance(part, ast.Subscript)}
+                names |= {
+                    dotted_name(part.value).rpartition(".")[2] for part in targets if isinstance(part, ast.Subscript)
+                }
             case ast.Assign(targets=targets, value=ast.List(elts=[]) | ast.Dict(keys=[])):
-                names |= {dotted(target).rpartition(".")[2] for target in targets}
+                names |= {dotted_name(target).rpartition(".")[2] for target in targets}
     return names
 
 
@@ -316,12 +318,16 @@ def uses_of_optional_values(
         return
     scope = draft.enclosing(function, ast.ClassDef) or function
     names = {*_optional_parameters(function), *_optional_values(scope)}
-    names -= {dotted(part) for operand in decided_operands for part in ast.walk(operand)}
+    names -= {dotted_name(part) for operand in decided_operands for part in ast.walk(operand)}
     names -= _names_known_not_none(draft, test, evaluated_operands, names)
     for node in nodes:
         for part in ast.walk(node):
             parent = next(draft.ancestors(part), None)
-            if isinstance(part, ast.Name | ast.Attribute) and dotted(part) in names and _raises_for_none(parent, part):
+            if (
+                isinstance(part, ast.Name | ast.Attribute)
+                and dotted_name(part) in names
+                and _raises_for_none(parent, part)
+            ):
                 yield parent if isinstance(parent, ast.expr) else part
 
 
@@ -341,16 +347,16 @@ def _optional_values(scope: ast.AST) -> Iterator[str]:
     for node in ast.walk(scope):
         match node:
             case ast.Compare(left=left, comparators=[right]) if _is_none(right):
-                yield dotted(left)
+                yield dotted_name(left)
             case ast.Assign(targets=targets, value=value) if _may_be_none(value):
-                yield from map(dotted, targets)
+                yield from map(dotted_name, targets)
             case ast.AnnAssign(target=target, annotation=annotation) if _allows_none(annotation):
-                yield from (dotted(target), f"self.{dotted(target)}")
+                yield from (dotted_name(target), f"self.{dotted_name(target)}")
             case ast.FunctionDef():
                 optional_names = set(_optional_parameters(node))
                 for part in ast.walk(node):
-                    if isinstance(part, ast.Assign) and dotted(part.value) in optional_names:
-                        yield from (dotted(target) for target in part.targets if isinstance(target, ast.Attribute))
+                    if isinstance(part, ast.Assign) and dotted_name(part.value) in optional_names:
+                        yield from (dotted_name(target) for target in part.targets if isinstance(target, ast.Attribute))
 
 
 def _may_be_none(value: ast.expr) -> bool:
@@ -398,7 +404,9 @@ def _names_known_not_none(
         if isinstance(outer, FunctionNode):
             break
         if isinstance(outer, ast.If | ast.IfExp | ast.While) and inner is not outer.test:
-            known_names |= {dotted(part) for part in ast.walk(outer.test) if isinstance(part, ast.Name | ast.Attribute)}
+            known_names |= {
+                dotted_name(part) for part in ast.walk(outer.test) if isinstance(part, ast.Name | ast.Attribute)
+            }
         inner = outer
     statement = draft.enclosing(test, ast.stmt)
     while statement is not None:
@@ -413,7 +421,7 @@ def _names_known_not_none(
     for node in earlier_nodes:
         is_test = isinstance(node, ast.If | ast.Assert)
         for part in ast.walk(node.test if isinstance(node, ast.If | ast.Assert) else node):
-            if not isinstance(part, ast.Name | ast.Attribute) or (name := dotted(part)) not in names:
+            if not isinstance(part, ast.Name | ast.Attribute) or (name := dotted_name(part)) not in names:
                 continue
             parent = next(draft.ancestors(part), None)
             is_assigned = isinstance(parent, ast.Assign) and part in parent.targets and not _may_be_none(parent.value)

@@ -12,7 +12,7 @@ from jupyter_graphbreak.experiments.families.conditions import split_test, tenso
 from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
 from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
-from jupyter_graphbreak.experiments.families.site import called_name, dotted, indentation_step, site_of
+from jupyter_graphbreak.experiments.families.site import called_name, dotted_name, indentation_step, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -166,7 +166,7 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
 def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
     """Write ``random.random()``, which Dynamo cannot trace, as the equivalent ``random.uniform(0, 1)``."""
     call = _find_call(site, "random")
-    if call is None or dotted(call.func) != "random.random" or call.args or call.keywords:
+    if call is None or dotted_name(call.func) != "random.random" or call.args or call.keywords:
         return
     splice = site.draft.replacement(call, "random.uniform(0, 1)")
     yield from site.propose_edit(
@@ -178,14 +178,14 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     """Write ``list(map(f, xs))`` or ``tuple(map(f, xs))`` as a comprehension."""
     call = _find_call(site, "list", "tuple")
     inner = call.args[0] if call is not None and len(call.args) == 1 else None
-    if call is None or not isinstance(inner, ast.Call) or dotted(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - f and xs
+    if call is None or not isinstance(inner, ast.Call) or dotted_name(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - f and xs
         return
     function, items = inner.args
     if not isinstance(function, ast.Name | ast.Attribute):
         return
     item_name = fresh_name(site.draft, "item")
     loop = f"{site.draft.text_of(function)}({item_name}) for {item_name} in {as_operand(site.draft.text_of(items))}"
-    new_text = f"[{loop}]" if dotted(call.func) == "list" else f"tuple([{loop}])"
+    new_text = f"[{loop}]" if dotted_name(call.func) == "list" else f"tuple([{loop}])"
     yield from site.propose_edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new_text)])
 
 

@@ -9,7 +9,7 @@ from jupyter_graphbreak.experiments.families.conditions import tensor_condition,
 from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
-from jupyter_graphbreak.experiments.families.site import dotted, site_of
+from jupyter_graphbreak.experiments.families.site import dotted_name, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
     title = "Compute over all elements, with torch.where instead of the selection"
     count = f"{as_operand(draft.text_of(mask))}.sum()"
-    if isinstance(method, ast.Call) and dotted(method.func) == "len":
+    if isinstance(method, ast.Call) and dotted_name(method.func) == "len":
         yield from site.propose_edit(
             FAMILY, "Count the selected elements in the mask", [draft.replacement(method, count)]
         )

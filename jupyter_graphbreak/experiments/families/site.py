@@ -155,18 +155,18 @@ def _is_standard_or_torch(problem: Problem, location: Location | None) -> bool:
     return package == "torch" or package in sys.stdlib_module_names
 
 
-def dotted(node: ast.AST) -> str:
+def dotted_name(node: ast.AST) -> str:
     """Return the dotted name of an expression: "torch.nn.Linear"; any other expression in it becomes "()"."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}"
+        return f"{dotted_name(node.value)}.{node.attr}"
     return "()"
 
 
 def called_name(node: ast.AST) -> str:
     """Return the name of the called function or method, without its owner; empty if the node is not a call."""
-    return dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    return dotted_name(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
 
 
 def names_read(node: ast.AST) -> set[str]:
@@ -208,7 +208,7 @@ def arguments_of(call: ast.Call) -> list[ast.expr]:
 
 def is_torch_compile(node: ast.expr, torch: str) -> bool:
     """Return whether an expression is ``torch.compile`` or a call to it, given the name of the torch package."""
-    return dotted(node.func if isinstance(node, ast.Call) else node) == f"{torch}.compile"
+    return dotted_name(node.func if isinstance(node, ast.Call) else node) == f"{torch}.compile"
 
 
 def compile_options(draft: Draft, node: ast.expr) -> str:

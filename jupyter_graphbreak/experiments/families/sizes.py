@@ -11,7 +11,7 @@ from jupyter_graphbreak.experiments.families.drafting import FunctionNode, as_op
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
-    dotted,
+    dotted_name,
     names_bound,
     names_read,
     parameters_of,
@@ -254,13 +254,13 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 def _propose_without_numpy(site: Site) -> Iterator[Proposal]:
     """Yield a change that does without NumPy, whose numbers become tensors, to multiply the sizes of a shape."""
     for call in (node for node in ast.walk(site.statement) if isinstance(node, ast.Call)):
-        name = dotted(call.func)
+        name = dotted_name(call.func)
         (shape,) = call.args if len(call.args) == 1 and not call.keywords else (None,)
         if name not in {"np.prod", "numpy.prod"} or shape is None or not _is_shape(shape):
             continue
         replaced_node: ast.expr = call
         outer = next(site.draft.ancestors(call), None)
-        if isinstance(outer, ast.Call) and dotted(outer.func) == "int" and outer.args == [call]:
+        if isinstance(outer, ast.Call) and dotted_name(outer.func) == "int" and outer.args == [call]:
             replaced_node = outer
         count = f"{site.draft.text_of(shape)}.numel()"
         splice = site.draft.replacement(replaced_node, count)
@@ -350,7 +350,7 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
         return None
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    values = call.args if dotted(call.func) == "torch.repeat_interleave" else [owner, *call.args]
+    values = call.args if dotted_name(call.func) == "torch.repeat_interleave" else [owner, *call.args]
     values += [None] * (3 - len(values))
     parameters = zip(("input", "repeats", "dim"), values, strict=False)
     repeated_expression, repeats, dim = (keywords.get(name, value) for name, value in parameters)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, first_line, fresh_name
 from jupyter_graphbreak.experiments.families.site import (
     compile_options,
-    dotted,
+    dotted_name,
     draft_of,
     has_constant_options,
     indentation_step,
@@ -172,7 +172,7 @@ def _compile_removal(draft: Draft, call: ast.Call, compiled_names: _CompiledName
         isinstance(target, ast.Attribute)
         and isinstance(statement, ast.Assign)
         and statement.value is call
-        and [dotted(part) for part in statement.targets] == [dotted(target)]
+        and [dotted_name(part) for part in statement.targets] == [dotted_name(target)]
     )
     if replaces_method and statement is not None:
         return draft.deletion(statement)
@@ -199,7 +199,7 @@ def _compiles_in_place(call: ast.Call, compiled_names: _CompiledNames) -> bool:
         compiled_names.method == "forward"
         and isinstance(method, ast.Attribute)
         and method.attr == "compile"
-        and dotted(method.value) in compiled_names.names
+        and dotted_name(method.value) in compiled_names.names
     )
 
 
@@ -208,7 +208,7 @@ def _is_target(node: ast.expr, compiled_names: _CompiledNames) -> bool:
     is_method = (
         isinstance(node, ast.Attribute)
         and node.attr == compiled_names.method
-        and dotted(node.value) in compiled_names.names
+        and dotted_name(node.value) in compiled_names.names
     )
     return is_method or _is_one_of(node, compiled_names.names)
 
@@ -233,7 +233,7 @@ def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]
     while len(names) > count:
         count = len(names)
         for node in assignments:
-            callee = dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
+            callee = dotted_name(node.value.func) if isinstance(node.value, ast.Call) else ""
             is_result = callee in names and not (is_class and callee == name)
             if not is_result and not names.isdisjoint(names_read(node.value)):
                 names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
@@ -270,14 +270,16 @@ def _may_compile(
     } - compiled_names.names
     calls = [node for part in drafts for node in ast.walk(part.tree) if isinstance(node, ast.Call)]
     receiving_functions = {
-        dotted(call.func) for call in calls if any(_is_one_of(argument, compiled_names.names) for argument in call.args)
+        dotted_name(call.func)
+        for call in calls
+        if any(_is_one_of(argument, compiled_names.names) for argument in call.args)
     }
     modules = names_imported(draft.tree)
     for node in ast.walk(draft.tree):
         if not isinstance(node, ast.Call):
             continue
         if compiled_names.method and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
-            root = dotted(node.func.value).partition(".")[0]
+            root = dotted_name(node.func.value).partition(".")[0]
             if root not in {torch, *modules}:
                 return True
         if not is_torch_compile(node, torch) or not node.args:
@@ -295,7 +297,7 @@ def _may_compile(
 
 def _is_one_of(node: ast.expr, names: set[str]) -> bool:
     """Return whether an expression is one of the given names, or creates an object of a class with such a name."""
-    return dotted(node.func if isinstance(node, ast.Call) else node) in names
+    return dotted_name(node.func if isinstance(node, ast.Call) else node) in names
 
 
 def _compiles_in_other_form(draft: Draft, compiled_names: _CompiledNames) -> bool:
@@ -314,13 +316,13 @@ def _compiles_in_other_form(draft: Draft, compiled_names: _CompiledNames) -> boo
         method = node.func
         if (
             isinstance(method, ast.Attribute)
-            and dotted(method.value) in compiled_names.names
+            and dotted_name(method.value) in compiled_names.names
             and not _compiles_in_place(node, compiled_names)
         ):
             return True
         for argument in node.args:
             is_moved = is_torch_compile(node, torch) and _is_target(argument, compiled_names)
-            is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in compiled_names.names
+            is_part = isinstance(argument, ast.Attribute) and dotted_name(argument.value) in compiled_names.names
             if not is_moved and (is_part or _is_one_of(argument, compiled_names.names)):
                 return True
     return False
@@ -388,7 +390,7 @@ def _default_removals(draft: Draft, function: FunctionNode) -> list[Splice]:
 
 def _belongs_to_torch(decorator: ast.expr, torch: str) -> bool:
     """Return whether a decorator comes from torch; other decorators may register the function under its name."""
-    name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    name = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.partition(".")[0] in {"torch", torch}
 
 

@@ -50,8 +50,8 @@ class CallPreparation:
     assigns : bool
         Whether the code assigns a new value; ``template`` is then the expression for the new value.
     optional : Path or None
-        The path of the value, or of an object that contains it, if it is ``None`` in some calls; these calls need no
-        change.
+        The path of the value, or of an object that contains the value, if some calls have ``None`` there; these calls
+        need no change.
     code_after : str
         Further code, in which ``NAME`` stands for the new value.
     """
@@ -117,7 +117,7 @@ class RecompileCandidate:
         return {"branch", "hoisting"}.isdisjoint(self.families)
 
     def with_settings(self, settings: Mapping[str, Any]) -> RecompileCandidate:
-        """Return this candidate with settings instead of ``dynamic=True``, whose line in the code is unknown."""
+        """Return this candidate with settings in place of ``dynamic=True``, which needs a known call to compile."""
         adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
         title = self.title.replace(_DYNAMIC_TITLE, "Treat sizes and numbers as dynamic from the start")
         return replace(self, title=title, adjustment=adjustment)
@@ -171,7 +171,7 @@ class Circumstances:
     visible_names: frozenset[str]
 
 
-def propose(
+def propose_candidates(
     mentioned_variations: Variations, variations: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
     """Yield changes, the smallest first: marks, ``dynamic=True``, tensors instead of numbers, settings, a higher limit.
@@ -300,7 +300,7 @@ def _is_symbolic_if_dynamic(number: Number) -> bool:
 def _is_assignable(number: Number, circumstances: Circumstances) -> bool:
     """Return whether code before the call can assign a different value to a number.
 
-    In a closure, the number must be a part of a variable that the calling code also has.
+    In a closure, the number must be a part of a variable that the calling code can also see.
     """
     root, steps = number.path.root, number.path.steps
     return not number.is_fixed and (
@@ -317,7 +317,7 @@ def _has_equal_sizes(sizes: Sequence[Size]) -> bool:
 
 
 def _all_varied_dimensions(sizes: Sequence[Size], all_sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Return all varied dimensions of the tensors that guards mention; a guard mentions only the first one."""
+    """Return all varied dimensions of the tensors that guards mention; a guard mentions only one dimension."""
     paths = {size.path for size in sizes}
     return tuple(size for size in all_sizes if size.path in paths)
 

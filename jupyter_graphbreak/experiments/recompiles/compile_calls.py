@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.analysis.functions import first_line
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
-from jupyter_graphbreak.experiments.families.site import dotted
+from jupyter_graphbreak.experiments.families.site import dotted_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,7 +108,7 @@ class _CompileCallSearch:
                 certainty = self._certainty(call.args[0], call, _MAX_ASSIGNMENTS) if call.args else "unknown"
                 if certainty is not None:
                     yield call, certainty
-            elif self.owner is not None and dotted(call.func) == f"{self.owner}.compile":
+            elif self.owner is not None and dotted_name(call.func) == f"{self.owner}.compile":
                 yield call, "by name"
 
     def _decorators(self) -> Iterator[tuple[FunctionNode | ast.ClassDef, ast.expr]]:
@@ -120,12 +120,12 @@ class _CompileCallSearch:
                     yield node, decorator
 
     def _is_torch_compile(self, node: ast.expr) -> bool:
-        name, _, attribute = dotted(node).rpartition(".")
+        name, _, attribute = dotted_name(node).rpartition(".")
         return (name in self._torch_names and attribute == "compile") or (not name and attribute in self._compile_names)
 
     def _is_partial(self, node: ast.Call) -> bool:
         """Return whether a call is ``functools.partial(torch.compile, ...)``."""
-        is_partial = dotted(node.func).rpartition(".")[2] == "partial"
+        is_partial = dotted_name(node.func).rpartition(".")[2] == "partial"
         return is_partial and bool(node.args) and self._is_torch_compile(node.args[0])
 
     def _is_definition(self, node: ast.AST, source: str | None = None) -> bool:
@@ -150,7 +150,7 @@ class _CompileCallSearch:
             case ast.Lambda():
                 is_same_line = (self.source, value.lineno) == (self.definition.source, self.definition.line)
                 return "certain" if is_same_line and self._short_name == "<lambda>" else None
-            case ast.Call(func=function) if dotted(function).rpartition(".")[2] == "partial" and value.args:
+            case ast.Call(func=function) if dotted_name(function).rpartition(".")[2] == "partial" and value.args:
                 return self._certainty(value.args[0], call, assignments)
             case ast.Call(func=ast.Name(id=name)):
                 return self._certainty_of_result(name)
@@ -158,7 +158,7 @@ class _CompileCallSearch:
                 methods = self._methods(method)
                 if any(self._is_definition(node, source) for source, node in methods):
                     return "certain" if len(methods) == 1 else "unknown"
-                return "by name" if dotted(value.value) == self.owner else "unknown"
+                return "by name" if dotted_name(value.value) == self.owner else "unknown"
         return "unknown"
 
     def _certainty_of_name(self, name: str, call: ast.Call, assignments: int) -> _Certainty | None:
@@ -167,7 +167,7 @@ class _CompileCallSearch:
             node
             for node in earlier_nodes
             if (isinstance(node, FunctionNode | ast.ClassDef) and node.name == name)
-            or (isinstance(node, ast.Assign) and any(dotted(target) == name for target in node.targets))
+            or (isinstance(node, ast.Assign) and any(dotted_name(target) == name for target in node.targets))
         ]
         last_binding = max(bindings, key=lambda node: node.lineno, default=None)
         if isinstance(last_binding, ast.Assign) and assignments:

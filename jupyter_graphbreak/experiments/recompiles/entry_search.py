@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     expression,
     join_conditions,
     numbers_left_as_tensors,
-    propose,
+    propose_candidates,
     with_same_layouts,
 )
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
@@ -62,7 +62,7 @@ _MAX_CONDITIONS = 3
 
 @dataclass(frozen=True)
 class CombinedRemedy:
-    """A remedy for breaks, the trial of it together with the best change for recompiles, and the combined change."""
+    """A remedy for breaks, its trial together with the best change for recompiles, and the combined change."""
 
     remedy: Remedy
     trial: CandidateTrial
@@ -137,7 +137,7 @@ class EntrySearch:
         self._owner = DEFAULT_OWNER
         self._trials: CallTrials | None = None
         self._remedies = {remedy.id: remedy for remedy in report.remedies or []}
-        self._line: SpecializingLine | None = self._find_specializing_line(None)
+        self._specializing_line: SpecializingLine | None = self._find_specializing_line(None)
         self._definition = texts.definition_of(entry)
 
     def run(self, end: float) -> EntryFindings:
@@ -152,18 +152,18 @@ class EntrySearch:
         if len(calls) < 2:  # noqa: PLR2004
             return self.findings_so_far(None)
         variations = find_variations(calls)
-        mentioned_variations = variations.mentioned_in(self._guards)
+        mentioned_variations = variations.select_mentioned_in(self._guards)
         if are_recompiles_expected(mentioned_variations, self._recompiles):
             return dataclasses.replace(self.findings_so_far(None), are_recompiles_expected=True)
         trials = self._trials = CallTrials(self._entry, calls)
-        if trials.original.frames(trials.calls, unseen=False) <= trials.frames_of_first_call:
+        if trials.original.count_frames(trials.calls, unseen=False) <= trials.frames_of_first_call:
             return self.findings_so_far(
                 f"the arguments of {trials.left_out_count} of {len(calls)} calls cannot be created again"
                 if trials.left_out_count
                 else "the calls caused no recompiles when they were repeated on copies"
             )
         variations = trials.variations
-        mentioned_variations = variations.mentioned_in(self._guards)
+        mentioned_variations = variations.select_mentioned_in(self._guards)
         self._owner = trials.owner or DEFAULT_OWNER
         circumstances = Circumstances(
             self._owner,
@@ -171,14 +171,19 @@ class EntrySearch:
             self._has_repeated_calls and any(recompile.limit_hit for recompile in self._recompiles),
             frozenset[str]().union(*(site.visible_names for site in self._sites())),
         )
-        candidates = propose(mentioned_variations, variations, circumstances)
+        candidates = propose_candidates(mentioned_variations, variations, circumstances)
         expected_count = trials.expected_compilation_count(mentioned_variations.others)
         is_expected_count_reached = self._try_in_turn(candidates, trials, expected_count, end)
         works = any(trial.verdict in WORKING for trial, _ in self._finished_trials)
-        self._line = self._find_specializing_line(None if works else trials.specializing_line)
+        self._specializing_line = self._find_specializing_line(None if works else trials.specializing_line)
         ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
-        if self._line is not None and works and not ends_recompiles and time.monotonic() + trials.seconds < end:
-            self._try_rewritten_condition(self._line, trials)
+        if (
+            self._specializing_line is not None
+            and works
+            and not ends_recompiles
+            and time.monotonic() + trials.seconds < end
+        ):
+            self._try_rewritten_condition(self._specializing_line, trials)
             ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
         if not ends_recompiles and not is_expected_count_reached:
             self._try_precomputing(variations, trials, end)
@@ -244,7 +249,7 @@ class EntrySearch:
         return dataclasses.replace(trial, reason=reason)
 
     def _try_precomputing(self, variations: Variations, trials: CallTrials, end: float) -> None:
-        """Try to compute expressions that depend only on varied values before the call."""
+        """Try to compute, before the call, the expressions that depend only on values that varied."""
         source = self._definition.source
         if source is None:
             return
@@ -345,7 +350,7 @@ class EntrySearch:
         trial = self._with_caveats(self._trials.run(best.candidate, remedy_context))
         if trial.verdict not in WORKING:
             return None
-        return CombinedRemedy(remedy, trial.combined_with(remedy), joined_change)
+        return CombinedRemedy(remedy, trial.combine_with(remedy), joined_change)
 
     def _is_weaker_mark(self, candidate: RecompileCandidate) -> bool:
         """Return whether a candidate is only a weaker form of a mark that works."""
@@ -437,8 +442,8 @@ class EntrySearch:
     def _collect_findings(self, variations: Variations) -> EntryFindings:
         """Return the finished trials, the best first, with manual steps if no trial ends all recompiles."""
         working_trials = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
-        # Candidates that work on all inputs come first, and those that need a setting come last. Otherwise, candidates
-        # that can be written into the sources come first.
+        # Of the candidates with the fewest compilations, those that work on all inputs come first, and those that need
+        # a setting come last. Otherwise, candidates that can be written into the sources come first.
         best = sorted(
             working_trials,
             key=lambda pair: (
@@ -459,7 +464,7 @@ class EntrySearch:
             pair for pair in self._finished_trials if pair not in best_trials and pair not in extended_trials
         ]
         ends_recompiles = bool(best_trials) and best_trials[0][0].ends_recompiles
-        steps = [] if ends_recompiles else manual_steps(variations, self._recompiles, self._line)
+        steps = [] if ends_recompiles else manual_steps(variations, self._recompiles, self._specializing_line)
         return EntryFindings(self._recompiles, [*best_trials, *failed_trials], self._owner, manual_steps=steps)
 
     def findings_so_far(self, reason: str | None) -> EntryFindings:
@@ -473,7 +478,7 @@ class EntrySearch:
         variations = find_variations(self._calls)
         if self._finished_trials:
             return self._collect_findings(variations)
-        steps = manual_steps(variations, self._recompiles, self._line)
+        steps = manual_steps(variations, self._recompiles, self._specializing_line)
         return EntryFindings(self._recompiles, [], manual_steps=steps, reason=reason)
 
 

@@ -133,7 +133,7 @@ def manual_step(
         and not _are_about_lengths(recompiles)
         and not any(is_about_number_from_break(guard) for guard in guards)
     ):
-        return _sentence_about_line(line, variations, _shared_graphs(mentioned_variations, graphs))
+        return _sentence_about_line(line, variations, _clause_about_shared_graphs(mentioned_variations, graphs))
     sentences_about_other_causes = [
         *map(_sentence_about_guard, guards),
         *map(_sentence_about_other_variation, variations.others[:1]),
@@ -165,7 +165,7 @@ def manual_steps(
     for recompile in recompiles:
         if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):
             continue  # this recompile does not happen without the break, which has its own remedies
-        mentioned_variations = variations.mentioned_in(reason.guard for reason in recompile.reasons)
+        mentioned_variations = variations.select_mentioned_in(reason.guard for reason in recompile.reasons)
         recompiles_of_function = [other for other in recompiles if other.of == recompile.of]
         graphs = 0 if any(other.limit_hit for other in recompiles_of_function) else len(recompiles_of_function) + 1
         # A guard shows a line of its own function; recompiles of other functions have different causes.
@@ -284,7 +284,7 @@ def _sentence_about_kept_number(guard: str, variations: Variations) -> str:
     return ""
 
 
-def _shared_graphs(mentioned_variations: Variations, graphs: int) -> str:
+def _clause_about_shared_graphs(mentioned_variations: Variations, graphs: int) -> str:
     """Return a clause that counts the graphs for a size or a number, or ``""`` if none of its values share a graph."""
     candidates: tuple[Size | Number, ...] = (*mentioned_variations.sizes, *mentioned_variations.numbers)
     most_varied = max(candidates, key=lambda variation: len(set(variation.values)), default=None)
@@ -359,7 +359,7 @@ def _sentence_about_variation(variation: OtherVariation) -> str:
 
 
 def _sentence_about_own_state(variation: OtherVariation) -> str:
-    """Return a sentence about state of the function that becomes a tensor, or changes its rank, or ``""``."""
+    """Return a sentence about state of the function whose kind or rank differs in the first calls, or ``""``."""
     kinds = {type(value) for value in variation.values}
     if variation.path.root.kind == "argument":
         return ""

@@ -97,7 +97,7 @@ def insert_lines_before_calls(
 
 
 def parse_source(text: str) -> ast.Module | None:
-    """Return the syntax tree of a cell or a file, without its magics; ``None`` if it has errors."""
+    """Return the syntax tree of a cell or a file, without its magics; ``None`` if the syntax is invalid."""
     try:
         return ast.parse(_MAGIC.sub(r"\1pass", text))
     except SyntaxError:
@@ -150,7 +150,7 @@ class _CallWriter:
         #: The statements that let a function assign global variables.
         self.declarations: list[str] = []
         self._evaluations: list[str] = []
-        self._marks: list[list[str]] = []
+        self._code_blocks: list[list[str]] = []
         #: The names of arguments that are evaluated before the call, by the positions of the arguments.
         self._hoisted_names: dict[tuple[int, int], str] = {}
         #: The positions of arguments that are replaced in the call itself.
@@ -159,7 +159,7 @@ class _CallWriter:
     @property
     def lines(self) -> list[str]:
         """The lines to insert: first those that evaluate arguments, in the order of the call."""
-        return [*self._evaluations, *join_conditions(self._marks)]
+        return [*self._evaluations, *join_conditions(self._code_blocks)]
 
     def write(self, preparation: CallPreparation, site: CallSite) -> bool:
         """Write the code to run before the call; return whether that is possible."""
@@ -173,13 +173,13 @@ class _CallWriter:
         """Write the change to the called module or to a variable; return whether that is possible."""
         root = preparation.path.root
         if root.name not in site.visible_names and (module := module_of(root, site)) is not None:
-            self._marks.append(preparation.lines(lambda path: f"{module}.{expression(path, '')}"))
+            self._code_blocks.append(preparation.lines(lambda path: f"{module}.{expression(path, '')}"))
             return True
         is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible_names
         is_rebound = preparation.assigns and not preparation.path.steps
         if not is_visible or (is_rebound and not (root.kind == "global" and self._can_assign_global(root.name))):
             return False
-        self._marks.append(preparation.lines(lambda path: expression(path, site.owner or "")))
+        self._code_blocks.append(preparation.lines(lambda path: expression(path, site.owner or "")))
         return True
 
     def _can_assign_global(self, name: str) -> bool:
@@ -217,7 +217,7 @@ class _CallWriter:
         if not self._hoist(argument, name):
             return False
         source = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
-        self._marks.append(preparation.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
+        self._code_blocks.append(preparation.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
         return True
 
     def _write_unpacked(self, preparation: CallPreparation, mapping: str) -> bool:
@@ -225,7 +225,7 @@ class _CallWriter:
         # The caller owns the mapping, which may lack an optional item.
         if preparation.assigns or preparation.optional is not None:
             return False
-        self._marks.append(
+        self._code_blocks.append(
             preparation.lines(lambda path: f"{mapping}[{path.root.name!r}]{''.join(map(str, path.steps))}")
         )
         return True
@@ -239,7 +239,7 @@ class _CallWriter:
         new_name = self._new_name(f"{name}_tensor")
         self._hoisted_names[_start(argument)] = new_name
         self._evaluations.append(f"{new_name} = {preparation.new_value(source)}")
-        self._marks.append([preparation.code_after.replace("NAME", new_name)])
+        self._code_blocks.append([preparation.code_after.replace("NAME", new_name)])
         self.splices = [splice for splice in self.splices if splice.start != _start(argument)]
         self.splices.append(_Splice(_start(argument), _end(argument), new_name))
         return True

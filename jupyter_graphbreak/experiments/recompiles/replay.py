@@ -91,7 +91,7 @@ class ReplayResult:
     results: list[Result]
     counts: list[CompilationCounts]
 
-    def frames(self, calls: Sequence[RepeatedCall], *, unseen: bool) -> int:
+    def count_frames(self, calls: Sequence[RepeatedCall], *, unseen: bool) -> int:
         """Return the number of frames compiled in the calls of the run, or in the added calls."""
         pairs = zip(calls, self.counts, strict=True)
         return sum(count.frames for call, count in pairs if call.is_unseen is unseen)

@@ -63,7 +63,7 @@ _OTHER_KINDS = (
     ("zero-dimensional float16 tensors", True, torch.float16, False),
     ("zero-dimensional int32 tensors", False, torch.int32, False),
 )
-#: PyTorch compiles sizes 0 and 1 separately; they are used only if the run has them.
+#: The minimum size to try, unless the run used a smaller size: PyTorch compiles sizes 0 and 1 separately.
 _MIN_SIZE = 2
 #: The values of the sizes and numbers, and the lengths of the lists, that varied.
 _Values = tuple[float, ...]
@@ -114,7 +114,7 @@ class CandidateTrial:
             return 1 << 30
         return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
 
-    def combined_with(self, remedy: Remedy) -> CandidateTrial:
+    def combine_with(self, remedy: Remedy) -> CandidateTrial:
         """Return this trial combined with a remedy: with the worse of the two verdicts, and all differences."""
         return replace(
             self,
@@ -179,7 +179,7 @@ class CallTrials:
             usable_calls, self.variations, assigned_paths, numbers_in_code(entry.call)
         )
         self._assigned_paths = assigned_paths
-        self._near_constants = self._further_calls([calls[0], *calls_near_constants] if calls_near_constants else [])
+        self._constant_calls = self._further_calls([calls[0], *calls_near_constants] if calls_near_constants else [])
         self._varying_places = self._find_varying_places()
         self._known_differences = [
             {difference.text for difference in differences(*pair, varying=self._varying_places)}
@@ -197,14 +197,14 @@ class CallTrials:
         return _FurtherCalls(calls, expected, original)
 
     @functools.cached_property
-    def _with_edge_numbers(self) -> _FurtherCalls:
+    def _edge_number_calls(self) -> _FurtherCalls:
         """Calls with zero and negative numbers, which matter if the code changes: the first call may have them."""
         return self._further_calls(calls_with_edge_numbers(self._usable_calls, self.variations, self._assigned_paths))
 
     @functools.cached_property
-    def _with_other_kinds(self) -> _FurtherCalls:
+    def _other_kind_calls(self) -> _FurtherCalls:
         """Calls with tensors of other dtypes: a tensor in place of a number may be promoted differently with them."""
-        return self._further_calls(calls_with_other_kinds(self._usable_calls[0]))
+        return self._further_calls(calls_with_other_tensor_kinds(self._usable_calls[0]))
 
     def _find_varying_places(self) -> frozenset[str]:
         """Return the paths of values that vary from run to run, such as the time of day.
@@ -221,7 +221,7 @@ class CallTrials:
     @property
     def compilations(self) -> int:
         """The number of frames that the unchanged entry compiles over all calls of the run."""
-        return self.original.frames(self.calls, unseen=False)
+        return self.original.count_frames(self.calls, unseen=False)
 
     @property
     def frames_of_first_call(self) -> int:
@@ -239,7 +239,7 @@ class CallTrials:
         programs = {
             (
                 call.modes,
-                tuple(variation.selection(call.values.get(variation.path)) for variation in selecting_variations),
+                tuple(variation.program_key(call.values.get(variation.path)) for variation in selecting_variations),
             )
             for call in self._usable_calls
         }
@@ -256,10 +256,10 @@ class CallTrials:
         start = time.perf_counter()
         changes_code = remedy_context is not None or not candidate.changes_only_calls
         try:
-            call_groups = [self._near_constants]
+            call_groups = [self._constant_calls]
             # The unchanged entry runs these calls now, because applying the change also changes the entry.
             if changes_code or candidate.adjustment.tensors:
-                call_groups += [self._with_edge_numbers, self._with_other_kinds]
+                call_groups += [self._edge_number_calls, self._other_kind_calls]
             with remedy_context() if remedy_context is not None else contextlib.nullcontext(self.entry) as entry:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
                 trial = self._judge(candidate, replayed, removes_breaks=remedy_context is not None)
@@ -324,7 +324,7 @@ class CallTrials:
         if (failure := self._why_compilation_is_worse(replayed, may_have_fewer_frames=removes_breaks)) is not None:
             return CandidateTrial(candidate, "another break", failure, difference_texts, evidence)
         compilations_before, compilations_after = self.compilations, evidence.compilations_after or 0
-        unseen_before = self.original.frames(self.calls, unseen=True)
+        unseen_before = self.original.count_frames(self.calls, unseen=True)
         unseen_compilations = evidence.unseen.compilations if evidence.unseen is not None else 0
         later_compilations = sum(count.frames for count in replayed.counts[1:])
         ends_recompiles = later_compilations == 0
@@ -389,8 +389,8 @@ class CallTrials:
             breaks_before=counts_before.breaks,
             breaks_after=counts_after.breaks,
             compilations_before=self.compilations,
-            compilations_after=replayed.frames(self.calls, unseen=False),
-            unseen=UnseenInputs(unseen_count, replayed.frames(self.calls, unseen=True)) if unseen_count else None,
+            compilations_after=replayed.count_frames(self.calls, unseen=False),
+            unseen=UnseenInputs(unseen_count, replayed.count_frames(self.calls, unseen=True)) if unseen_count else None,
         )
 
 
@@ -525,7 +525,7 @@ def calls_with_edge_numbers(
     ]
 
 
-def calls_with_other_kinds(call: CallSpec) -> list[RepeatedCall]:
+def calls_with_other_tensor_kinds(call: CallSpec) -> list[RepeatedCall]:
     """Return variants of a call with different dtypes, and with zero-dimensional tensors."""
     calls: list[RepeatedCall] = []
     for description, is_floating, dtype, has_dimensions in _OTHER_KINDS:
@@ -563,7 +563,7 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
 def _is_allowed(axis: _Axis, value: float) -> bool:
     """Return whether a value is of the kind that the run used.
 
-    A size, a length or a count must not be less than 2 unless the run had the value; any other number must have a sign
+    A size, a length or a count must not be less than 2 unless the run used the value; any other number must have a sign
     that the run used.
     """
     if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):

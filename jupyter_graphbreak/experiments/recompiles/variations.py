@@ -120,7 +120,7 @@ class OtherVariation:
     kind: OtherKind
     values: tuple[Any, ...]
 
-    def selection(self, spec: Spec) -> Any:
+    def program_key(self, spec: Spec) -> Any:
         """Return the part of a spec that decides which program is compiled; ``None`` if it is unknown."""
         match self.kind, spec:
             case (("flag" | "text"), _):
@@ -152,7 +152,7 @@ class Variations:
     #: Caches of transformers that grow with each call.
     growing_caches: tuple[Path, ...] = ()
 
-    def mentioned_in(self, guards: Iterable[str]) -> Variations:
+    def select_mentioned_in(self, guards: Iterable[str]) -> Variations:
         """Return the variations that failed guards mention."""
         texts = [plain_guard(guard) for guard in guards]
 

@@ -31,7 +31,7 @@ def function_node(function: types.FunctionType) -> Definition:
     Raises
     ------
     UnwritableError
-        If its source text is not available.
+        If the source text of the function is not available.
     """
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)
@@ -54,7 +54,7 @@ def class_node(class_: type) -> ast.ClassDef:
     Raises
     ------
     UnwritableError
-        If its source text is not available.
+        If the source text of the class is not available.
     """
     try:
         text = textwrap.dedent(inspect.getsource(class_))

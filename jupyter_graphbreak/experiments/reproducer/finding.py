@@ -42,7 +42,7 @@ _FINAL_RUN_S = 180.0
 _MAX_OUTPUT = 6_000
 #: The time, the process and the source location with which each line of PyTorch's logs begins.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
-#: The settings that every report has, with their default values.
+#: The settings that every report contains, with their default values.
 _DEFAULT_SETTINGS = {"nested_graph_breaks": False, "recompile_limit": 8}
 #: The folder in which packages are installed, at the beginning of a path.
 _INSTALL_FOLDER = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")
@@ -88,7 +88,7 @@ def reproduce(
     with contextlib.ExitStack() as resources:
         script_runner = runner if runner is not None else resources.enter_context(ScriptRunner())
         search = _ScriptSearch(report, target, script_runner, on_status, start + limit_s)
-        script = search.first_script(entries, kept_entries)
+        script = search.find_first_script(entries, kept_entries)
         if script is None:
             return Reproducer(ident, target.title, reason=search.reason, seconds=_seconds_since(start))
         tree, step_count = search.reduce(script, start + _SHARE_OF_REDUCTION * limit_s)
@@ -135,7 +135,7 @@ class _ScriptSearch:
         self._end = end
         self.reason = "None of the calls reproduces the finding."
 
-    def first_script(self, entries: Sequence[Entry], kept_entries: RecordedEntries) -> Script | None:
+    def find_first_script(self, entries: Sequence[Entry], kept_entries: RecordedEntries) -> Script | None:
         """Return the first script that reproduces the finding, without reducing it; ``None`` if there is none."""
         settings = {name: value for name, value in self._report.config.items() if value != _DEFAULT_SETTINGS.get(name)}
         tried_texts: set[str] = set()

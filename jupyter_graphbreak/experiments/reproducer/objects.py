@@ -130,7 +130,7 @@ def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
 
 
 def is_library_callable(value: Any) -> bool:
-    """Return whether an object is an operator of PyTorch, a NumPy ufunc, or a method that is not written in Python."""
+    """Return whether an object is a PyTorch operator, a NumPy ufunc, or a method that is not written in Python."""
     return type(value).__name__ in {*_OPERATOR_CLASSES, "ufunc", "method_descriptor"}
 
 

@@ -179,7 +179,7 @@ def _comparison_texts(tree: ast.Module, backend: str | None, *, raises: bool) ->
 
 
 def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the callable to which code would refer, and the arguments that precede the others.
+    """Return the callable that code would call for an entry's callable, and the arguments to pass before the others.
 
     In an entry, a function whose first argument is an object is a bound method, even if no class defines the function.
     """

@@ -35,8 +35,10 @@ class Target:
         The frames in which the finding occurs, and the callers of these frames.
     kind : {"break", "recompile", "error", "check"}
         The kind of finding.
-    cause, gb_type : str
-        The GB id of a break, or the type of the break if it has no id; and the type.
+    cause : str
+        The GB id of a break, or its type if the break has no id.
+    gb_type : str
+        The type of a break.
     is_logged : bool
         Whether PyTorch logs the break: breaks of functions that it does not begin to trace are only counted.
     code : str

@@ -169,7 +169,7 @@ class ValueRecorder:
             function.register_hook(record_gradients)
 
     def _new_functions(self, function: Any) -> Iterator[Any]:
-        """Yield the gradient functions behind a result that no earlier operation has created."""
+        """Yield the gradient functions behind a result, except those of earlier operations."""
         pending, count = [function], 0
         while pending and count < _MAX_FUNCTIONS:
             function = pending.pop()

@@ -20,8 +20,8 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 def top_level_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Yield the nodes of the top level of a cell, without those inside its functions and classes.
 
-    The decorators, defaults and base classes of a definition belong to the top level. The nodes
-    are walked without recursion, since a cell may nest deeper than Python's stack.
+    The decorators, defaults and base classes of a definition belong to the top level. The nodes are walked without
+    recursion, because the code of a cell may nest deeper than Python's stack.
     """
     pending = list(nodes)
     while pending:
@@ -39,9 +39,9 @@ def top_level_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 def bound_names(body: Iterable[ast.stmt]) -> set[str]:
     """Return the names that statements bind or delete in their own scope."""
     names: set[str] = set()
-    in_comprehensions = _comprehension_targets(body)
+    comprehension_targets = _comprehension_targets(body)
     for node in top_level_nodes(body):
-        if node not in in_comprehensions:
+        if node not in comprehension_targets:
             names.update(names_bound_by(node))
     return names
 

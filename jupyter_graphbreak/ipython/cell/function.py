@@ -40,13 +40,13 @@ def split_cell(body: list[ast.stmt], magic_runs_code: Callable[[str], bool]) -> 
         Returns whether a line magic runs code.
     """
     first = count_leading_statements(body)
-    are_leading = (isinstance(node, _DEFINITIONS) or _is_command(node, magic_runs_code) for node in body[first:])
-    count = next((index for index, is_leading in enumerate(are_leading, start=first) if not is_leading), len(body))
+    leading_flags = (isinstance(node, _DEFINITIONS) or _is_command(node, magic_runs_code) for node in body[first:])
+    count = next((index for index, is_leading in enumerate(leading_flags, start=first) if not is_leading), len(body))
     return body[:count], body[count:]
 
 
 def _is_command(node: ast.stmt, magic_runs_code: Callable[[str], bool]) -> bool:
-    """Return whether a statement is a line magic or a shell command, in which there is nothing to compile."""
+    """Return whether a statement is a line magic or a shell command that contains nothing to compile."""
     match node:
         case ast.Expr(ast.Call(ast.Attribute(ast.Call(ast.Name("get_ipython")), "run_line_magic"), [name, *_])):
             return not (isinstance(name, ast.Constant) and magic_runs_code(str(name.value)))
@@ -58,7 +58,7 @@ def _is_command(node: ast.stmt, magic_runs_code: Callable[[str], bool]) -> bool:
 def can_repeat(body: list[ast.stmt]) -> bool:
     """Return whether statements that end in an error can run again from the start.
 
-    They must only compute and bind names: the earlier values of names and the state of random generators are restored.
+    They must only compute and bind names, because only the names and the state of random generators are restored.
     """
     for node in (node for statement in body for node in ast.walk(statement)):
         match node:
@@ -71,20 +71,20 @@ def can_repeat(body: list[ast.stmt]) -> bool:
     return True
 
 
-def as_function(
-    body: list[ast.stmt], place: ast.stmt, call: Callable[[str, list[ast.expr], ast.stmt], ast.Expr]
+def function_statements(
+    body: list[ast.stmt], anchor: ast.stmt, call: Callable[[str, list[ast.expr], ast.stmt], ast.Expr]
 ) -> list[ast.stmt]:
     """Return statements that define a function with the given body, compile it, run it and end with its value.
 
-    The names that the body binds are declared global, so that they stay names of the notebook. A graph binds names when
-    it has run: after an error in a graph, the body runs again unchanged, if that is possible.
+    The names that the body binds are declared global, so that they stay names of the notebook. A graph binds names only
+    after it has run, so the body runs again unchanged after an error in a graph, if that is possible.
 
     Parameters
     ----------
-    place : ast.stmt
-        The statement whose place in the source the new code takes.
+    anchor : ast.stmt
+        The statement whose position in the source the new statements get.
     call : callable
-        Creates a call of one of our functions.
+        Creates a call to one of our functions.
     """
     names = sorted(bound_names(body))
     is_repeatable = can_repeat(body)
@@ -94,40 +94,40 @@ def as_function(
         unchanged_body[-1] = call("values.append", [last.value], last)
         body = [*body[:-1], ast.copy_location(ast.Return(last.value), last)]
     if names:
-        body = [ast.copy_location(ast.Global(names), place), *body]
+        body = [ast.copy_location(ast.Global(names), anchor), *body]
     arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     function = ast.FunctionDef(CELL_FUNCTION, arguments, body, [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
         setattr(function, "type_params", [])  # noqa: B010 - the types of Python 3.11 lack it
-    # The error is shown without the compiler's frames, like the error of any cell.
-    on_error: list[ast.stmt] = [call("trim_traceback", [], place), ast.copy_location(ast.Raise(), place)]
+    # The error is shown without the compiler's frames, as in any other cell.
+    on_error: list[ast.stmt] = [call("trim_traceback", [], anchor), ast.copy_location(ast.Raise(), anchor)]
     name_constants = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
     caller = call(
-        "cell_caller", [ast.Constant(CELL_FUNCTION), *([name_constants] if is_repeatable else [])], place
+        "cell_caller", [ast.Constant(CELL_FUNCTION), *([name_constants] if is_repeatable else [])], anchor
     ).value
-    run_statement = call("values.append", [ast.copy_location(ast.Call(caller, [], []), place)], place)
+    run_statement = call("values.append", [ast.copy_location(ast.Call(caller, [], []), anchor)], anchor)
     base_exception = ast.Name("BaseException", ast.Load())
     if is_repeatable:
-        is_ended = ast.UnaryOp(ast.Not(), call("begin_repeat", [], place).value)
-        on_error = [ast.If(is_ended, on_error, [])]
+        must_end = ast.UnaryOp(ast.Not(), call("prepare_repeat", [], anchor).value)
+        on_error = [ast.If(must_end, on_error, [])]
     statements: list[ast.stmt] = [
         function,
         ast.Try([run_statement], [ast.ExceptHandler(base_exception, None, on_error)], [], []),
     ]
     if is_repeatable:
-        statements.append(ast.If(call("is_repeating", [], place).value, unchanged_body, []))
-    return [ast.copy_location(statement, place) for statement in (*statements, call("values.pop", [], place))]
+        statements.append(ast.If(call("should_repeat", [], anchor).value, unchanged_body, []))
+    return [ast.copy_location(statement, anchor) for statement in (*statements, call("values.pop", [], anchor))]
 
 
 def can_compile_without_warning(statements: list[ast.stmt]) -> bool:
     """Return whether Python compiles each statement alone without an error or a warning.
 
-    IPython compiles one statement at a time: errors and warnings appear only after the statements above have run. The
-    warnings are hidden here, because Python warns again when the statements are compiled to run.
+    IPython compiles one statement at a time, so errors and warnings appear only after the statements above have run.
+    The warnings are hidden here, because Python warns again when IPython compiles the statements.
     """
-    warned: list[object] = []
+    warning_messages: list[object] = []
     original = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - the compiler calls it
-    warnings._showwarnmsg = warned.append  # type: ignore[attr-defined]  # noqa: SLF001
+    warnings._showwarnmsg = warning_messages.append  # type: ignore[attr-defined]  # noqa: SLF001
     try:
         for statement in statements:
             compile(ast.Module([statement], []), "<statement>", "exec", dont_inherit=True)
@@ -135,7 +135,7 @@ def can_compile_without_warning(statements: list[ast.stmt]) -> bool:
         return False
     finally:
         warnings._showwarnmsg = original  # type: ignore[attr-defined]  # noqa: SLF001
-    return not warned
+    return not warning_messages
 
 
 def as_module_code(code: types.CodeType) -> types.CodeType:

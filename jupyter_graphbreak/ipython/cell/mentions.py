@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 #: The names of IPython's history in a namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
 _HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
-#: The way to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
+#: How to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
 _COMPILE_IN_PLACE = "compile the model in place with `model.compile()`"
-#: At most this many keys of a dict, and this many values that are dicts, are examined.
+#: The maximum number of keys of a dict that are examined, and of its values that are dicts.
 _MAX_KEYS = 1000
 
 
@@ -33,7 +33,7 @@ def mentioned_objects(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, 
 def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:
     """Return whether code mentions a ``compile`` that may be torch's: ``torch.compile``, ``model.compile()``.
 
-    ``re.compile`` and the like are recognized by the object or the import with that name.
+    ``re.compile`` and the like are recognized by the object or the import that their name refers to.
     """
     modules = {
         alias.asname or alias.name.partition(".")[0]: alias.name
@@ -78,7 +78,7 @@ def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tup
 
 
 def note_on_methods(tree: ast.AST, namespace: Mapping[str, Any]) -> str | None:
-    """Return a note if a cell calls a compiled module in a way that runs eagerly, such as by one of its methods."""
+    """Return a note if a cell calls a compiled module in a way that runs eagerly, for example one of its methods."""
     if "torch" not in sys.modules:
         return None
     module_class = sys.modules["torch"].nn.Module
@@ -98,13 +98,13 @@ def note_on_methods(tree: ast.AST, namespace: Mapping[str, Any]) -> str | None:
         if is_own_method and not hasattr(module_class, method):
             return (
                 f"Nothing was compiled: the cell calls `{name}.{method}`, and compiling a module compiles only "
-                f"calls of the module itself. Compile the method: `torch.compile({name}.{method})`."
+                f"calls to the module itself. Compile the method: `torch.compile({name}.{method})`."
             )
         if module is not value:
             continue
         if method == "forward":
             return (
-                f"Nothing was compiled: the cell calls `{name}.forward`, and `{name}.compile()` compiles only calls of "
+                f"Nothing was compiled: the cell calls `{name}.forward`, and `{name}.compile()` compiles only calls to "
                 f"the module itself. Call `{name}(...)`."
             )
         if method == "__call__" and getattr(type(module), method) is not getattr(module_class, method):
@@ -124,17 +124,17 @@ def _notes_on_argument(argument: ast.expr, namespace: Mapping[str, Any]) -> Iter
     """Yield notes on names of parameters that are saved with the prefix."""
     for node in ast.walk(argument):
         match node:
-            case ast.Call(ast.Attribute(owner, "state_dict")) if part := _wrapped_part(owner, namespace):
+            case ast.Call(ast.Attribute(owner, "state_dict")) if wrapping := _wrapping_of(owner, namespace):
                 way_out = f"save `{ast.unparse(owner)}._orig_mod.state_dict()`, or {_COMPILE_IN_PLACE}"
-                if part == "parts":
+                if wrapping == "parts":
                     way_out = "compile each part in place with `part.compile()`"
             case ast.Name(id=name) if _has_prefix(namespace.get(name)):
-                way_out = f"take the state of the model that was compiled, or {_COMPILE_IN_PLACE}"
+                way_out = f"save the state of the original model, or {_COMPILE_IN_PLACE}"
             case _:
                 continue
         saved_code = ast.unparse(node)
         note = (
-            f"Line {node.lineno} saves `{saved_code}`, in which names of parameters contain `{ORIG_MOD}`, so that the "
+            f"Line {node.lineno} saves `{saved_code}`, in which names of parameters contain `{ORIG_MOD}`, so the "
             f"model itself cannot load them: {way_out}. {REPAIR_ADVICE}"
         )
         yield saved_code, note
@@ -154,7 +154,7 @@ def _value_of(expression: ast.expr, namespace: Mapping[str, Any]) -> Any:
     return None
 
 
-def _wrapped_part(owner: ast.expr, namespace: Mapping[str, Any]) -> Literal["whole", "parts"] | None:
+def _wrapping_of(owner: ast.expr, namespace: Mapping[str, Any]) -> Literal["whole", "parts"] | None:
     """Return whether a module is wrapped as a whole or in parts; ``None`` if it is not wrapped."""
     pending = [_value_of(owner, namespace)]
     seen: set[int] = set()
@@ -171,7 +171,7 @@ def _wrapped_part(owner: ast.expr, namespace: Mapping[str, Any]) -> Literal["who
 
 
 def _has_prefix(value: Any, depth: int = 2) -> bool:
-    """Return whether a dict, or a dict in it, has a key with the prefix."""
+    """Return whether a dict, or a dict inside it, has a key with the prefix."""
     if not isinstance(value, dict) or not depth:
         return False
     items = list(value.items())[:_MAX_KEYS]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ExplainRequest(msgspec.Struct, frozen=True):
-    """A request of a front end for a report.
+    """A front end's request for a report.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class ExplainRequest(msgspec.Struct, frozen=True):
 
 
 def read_explain_request(request: Mapping[str, Any] | None) -> ExplainRequest | None:
-    """Return the request for a report in an ``execute_request``, ``None`` if there is no valid one."""
+    """Return the request for a report in an ``execute_request``; ``None`` if it contains no valid one."""
     metadata = (request or {}).get("metadata")
     try:
         return msgspec.convert(metadata["graphbreak"], ExplainRequest) if isinstance(metadata, dict) else None

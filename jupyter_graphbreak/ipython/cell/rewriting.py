@@ -6,7 +6,7 @@ string on one line, and IPython runs the rest like any cell. After IPython has p
 call that begins the observation, and IPython's event at the end of the cell ends it.
 
 A front end can request the same for a cell without the magic's line, in the metadata of its message: ``{"graphbreak":
-{"explain": "<options>"}}``. The call then takes no line, so all line numbers stay the same.
+{"explain": "<options>"}}``. The call then occupies no line, so all line numbers stay the same.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from jupyter_graphbreak import faults
 from jupyter_graphbreak.compiling.routes import route_calls
 from jupyter_graphbreak.ipython.cell.bindings import top_level_nodes
 from jupyter_graphbreak.ipython.cell.function import (
-    as_function,
     can_compile_without_warning,
     count_leading_statements,
+    function_statements,
     split_cell,
 )
 from jupyter_graphbreak.ipython.cell.requests import ExplainRequest
@@ -38,8 +38,8 @@ _MAGIC_LINE = re.compile(rf"{MAGIC}(?![\w?])(?P<options>.*)$")
 #: The module with the functions that the rewritten cell calls.
 _CALLED_MODULE = "jupyter_graphbreak.ipython.magic"
 
-#: The types of nodes that have a place in the source.
-_NODES_WITH_PLACE = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
+#: The types of nodes that have a position in the source.
+_NODES_WITH_POSITION = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
 
 #: The way to run a cell. ``unchanged``: it compiles something itself; ``calls``: its calls are compiled; ``function``:
 #: it only computes with tensors and is compiled as one function; ``nothing``: there is nothing to compile.
@@ -70,7 +70,7 @@ def replace_magic_line(lines: list[str]) -> list[str]:
 def without_magic_line(lines: list[str]) -> list[str]:
     """Return a cell with a comment in place of the magic's line, if :func:`replace_magic_line` fails.
 
-    Above an indented cell or another cell magic, the line is empty, because IPython removes empty lines.
+    Above an indented cell or a different cell magic, the line is empty instead, because IPython removes empty lines.
     """
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     if not lines[first : first + 1] or not lines[first].startswith(MAGIC):
@@ -99,11 +99,11 @@ class CellRewriter:
     magic_runs_code : callable
         Returns whether a line magic runs code.
     pop_request : callable
-        Returns the front end's request for the cell that is about to run, once.
+        Returns the front end's request for the cell that is about to run, and forgets it.
     namespace : mapping
         The notebook's names.
     on_visit : callable
-        Called before a cell is read.
+        Called before each cell is read.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class CellRewriter:
         # A cell magic, such as %%time, may pass the rest of the cell, which contains our magic, to the transformers.
         if not isinstance(node, ast.Module) or not _find_cell_magic(node.body)[0]:
             self._on_visit()
-        return fill_in_places(self._rewrite_if_requested(node)) if isinstance(node, ast.Module) else node
+        return fill_in_positions(self._rewrite_if_requested(node)) if isinstance(node, ast.Module) else node
 
     def _rewrite_if_requested(self, node: ast.Module) -> ast.Module:
         request = self._pop_request()
@@ -136,19 +136,19 @@ class CellRewriter:
         if options is not None:
             # The request adds options; the magic's own options are read last and take precedence.
             all_options = f"{request.explain} {options}".strip() if request is not None else options
-            edited = request.edited if request is not None else ()
-            return self._rewrite(node, node.body[0], node.body[1:], ExplainRequest(all_options, edited=edited))
+            edited_cells = request.edited if request is not None else ()
+            return self._rewrite(node, node.body[0], node.body[1:], ExplainRequest(all_options, edited=edited_cells))
         if request is not None:
             start = node.body[0] if node.body else ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
             return self._rewrite(node, start, node.body, request)
         return node
 
-    def _rewrite(self, node: ast.Module, place: ast.stmt, body: list[ast.stmt], request: ExplainRequest) -> ast.Module:
+    def _rewrite(self, node: ast.Module, anchor: ast.stmt, body: list[ast.stmt], request: ExplainRequest) -> ast.Module:
         plan: Plan = "calls"
         before_observation: list[ast.stmt] = []
         cell_magic, observed_statements = "", body
         with faults.suppress_faults("planning how to run the cell"):
-            plan, cell_magic, before_observation, observed_statements = self._make_plan(body, place)
+            plan, cell_magic, before_observation, observed_statements = self._make_plan(body, anchor)
         if plan == "nothing" and request.only_torch:
             return node
         values = (request.explain, plan, cell_magic, request.only_torch)
@@ -158,11 +158,11 @@ class CellRewriter:
                 ast.Tuple([ast.Constant(text) for text in pair], ast.Load()) for pair in request.edited
             ]
             arguments.append(ast.Tuple(pairs, ast.Load()))
-        begin = internal_call("begin", arguments, place)
+        begin = internal_call("begin", arguments, anchor)
         return ast.Module([*before_observation, begin, *observed_statements], node.type_ignores)
 
-    def _make_plan(self, body: list[ast.stmt], place: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:
-        """Return the plan for a cell, a magic that runs its code, and the statements before and in the observation."""
+    def _make_plan(self, body: list[ast.stmt], anchor: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:
+        """Return the plan for a cell, the magic that runs it, and the statements before and in the observation."""
         first = count_leading_statements(body)
         magic, text = _find_cell_magic(body)
         if self._uses_compile(ast.Module(body, [])) or ".compile(" in text:
@@ -173,7 +173,7 @@ class CellRewriter:
         if not remaining:
             return "nothing", "", body[:first], body[first:]
         if only_computes(leading, remaining, self._namespace):
-            statements = as_function(remaining, place, internal_call)
+            statements = function_statements(remaining, anchor, internal_call)
             if can_compile_without_warning([*remaining, statements[0]]):
                 return "function", "", body[:first], [*leading[first:], *statements]
         route_calls(body[first:])
@@ -181,27 +181,27 @@ class CellRewriter:
 
 
 def without_magic_string(node: ast.AST) -> ast.AST:
-    """Return a cell without the magic's string, which would become a docstring if reading the cell fails."""
+    """Return a cell without the magic's string, which would become a docstring after reading the cell has failed."""
     match node:
         case ast.Module([ast.Expr(ast.Constant(str(text))) as first, *rest]) if text.startswith(MAGIC):
             return ast.Module([ast.copy_location(ast.Pass(), first), *rest], node.type_ignores)
     return node
 
 
-def fill_in_places(node: ast.Module) -> ast.Module:
+def fill_in_positions(node: ast.Module) -> ast.Module:
     """Copy the source position of the nearest enclosing node to every node that has none."""
     pending: list[tuple[ast.AST, ast.AST | None]] = [(node, None)]
     while pending:
         child, enclosing = pending.pop()
-        if enclosing is not None and isinstance(child, _NODES_WITH_PLACE) and not hasattr(child, "lineno"):
+        if enclosing is not None and isinstance(child, _NODES_WITH_POSITION) and not hasattr(child, "lineno"):
             ast.copy_location(child, enclosing)
-        node_with_place = child if hasattr(child, "lineno") else enclosing
-        pending += [(grandchild, node_with_place) for grandchild in ast.iter_child_nodes(child)]
+        node_with_position = child if hasattr(child, "lineno") else enclosing
+        pending += [(grandchild, node_with_position) for grandchild in ast.iter_child_nodes(child)]
     return node
 
 
 def magic_options(node: ast.Module) -> str | None:
-    """Return the options of the magic if the cell starts with the magic's string."""
+    """Return the options of the magic if the cell starts with the magic's string, otherwise ``None``."""
     match node.body[:1]:
         case [ast.Expr(ast.Constant(str(text)))] if (match := _MAGIC_LINE.match(text)) is not None:
             return match["options"].strip()
@@ -217,12 +217,12 @@ def _find_cell_magic(body: list[ast.stmt]) -> tuple[str, str]:
     return "", ""
 
 
-def internal_call(name: str, arguments: list[ast.expr], place: ast.stmt) -> ast.Expr:
-    """Create a call of a function in the magic's module that needs no name in the user's namespace."""
+def internal_call(name: str, arguments: list[ast.expr], anchor: ast.stmt) -> ast.Expr:
+    """Create a call to a function in the magic's module that needs no name in the user's namespace."""
     function: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(_CALLED_MODULE)], [])
     for part in [*_CALLED_MODULE.split(".")[1:], *name.split(".")]:
         function = ast.Attribute(function, part, ast.Load())
     call = ast.Expr(ast.Call(function, arguments, []))
     for node in ast.walk(call):
-        ast.copy_location(node, place)
+        ast.copy_location(node, anchor)
     return call

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak.analysis.python_text import hide_python_warnings
 from jupyter_graphbreak.ipython.cell.function import (
     CELL_FUNCTION,
-    as_function,
     as_module_code,
     can_compile_without_warning,
+    function_statements,
     split_cell,
 )
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
@@ -52,7 +52,7 @@ class CellTexts:
         return request
 
     @property
-    def running(self) -> str | None:
+    def running_filename(self) -> str | None:
         """The file name of the running cell, if it was noted."""
         return self._current[0] if self._current is not None else None
 
@@ -62,7 +62,7 @@ class CellTexts:
         self._current = (filename, text, self._number_of_running_cell(filename, text))
 
     def note_calling_cell(self) -> None:
-        """Note the running cell, if any, whose code has called the line magic."""
+        """Remember the running cell, if any, whose code has called the line magic."""
         frame = sys._getframe(1)  # noqa: SLF001 - the only way to find the caller
         while frame.f_back is not None and self._number_of(frame.f_code.co_filename) is None:
             frame = frame.f_back
@@ -71,12 +71,14 @@ class CellTexts:
             self.note_running_cell(frame.f_code.co_filename)
 
     def find(self, filename: str) -> CellText | None:
-        """Return the cell with a file name, ``None`` for a file."""
+        """Return the cell with a file name; ``None`` if the name belongs to a file."""
         is_timed = filename.startswith(_TIMED_PREFIX)
         if self._current is not None and (is_timed or filename == self._current[0]):
             _, text, number = self._current
             if is_timed:
-                return CellText(f"Cell In[{number}]", text.rstrip("\n"), *_stripped_by_magic(text), is_name_shared=True)
+                return CellText(
+                    f"Cell In[{number}]", text.rstrip("\n"), *_offset_below_magic(text), is_name_shared=True
+                )
         else:
             cell_number = self._number_of(filename)
             if cell_number is None:
@@ -93,16 +95,16 @@ class CellTexts:
                     return CellText(f"Cell In[{number}]", text.rstrip("\n"), line_offset, 0)
                 if text and not _has_lines(text, inner_text):
                     return None
-        offset, indent = _stripped_by_ipython(text)
+        offset, indent = _offset_in_cell(text)
         return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent)
 
     def _runs_as(self, text: str, code: str) -> bool:
         """Return whether IPython runs some code when it runs the text of a cell.
 
-        Code that ran without being kept in the history, such as that of VS Code's variable viewer, has the number of
-        the cell that followed.
+        Code that ran without an entry in the history, such as the code of VS Code's variable viewer, has the number of
+        the next cell.
         """
-        with contextlib.suppress(Exception):  # a transformer of a different extension fails
+        with contextlib.suppress(Exception):  # another extension's transformer fails
             return code in {text.rstrip(), self._shell.transform_cell(text).rstrip()}
         return True
 
@@ -116,7 +118,7 @@ class CellTexts:
         return numbers.get(filename)
 
     def _number_of_running_cell(self, filename: str, text: str) -> int:
-        """Return the number of the running cell; IPython increments it before a magic such as %%time runs its cell."""
+        """Return the number of the running cell; IPython has already increased its own before %%time runs a cell."""
         raw = self._history()
         if text.lstrip().startswith("%%") and raw and raw[-1].strip() == text.strip():
             return len(raw) - 1
@@ -135,12 +137,12 @@ class CellTexts:
 
 
 def _has_lines(text: str, code: str) -> bool:
-    """Return whether whole lines of a text are some code."""
+    """Return whether some code consists of whole lines of a text."""
     return bool(code) and f"\n{code}\n" in f"\n{text.rstrip()}\n"
 
 
-def _stripped_by_ipython(text: str) -> tuple[int, int]:
-    """Return the number of lines and columns that IPython removes from the front of a cell before it runs it."""
+def _offset_in_cell(text: str) -> tuple[int, int]:
+    """Return the numbers of lines and columns that IPython removes from the front of a cell before running it."""
     lines = text.split("\n")
     first = next((index for index, line in enumerate(lines) if line.strip()), None)
     if first is None:
@@ -148,11 +150,11 @@ def _stripped_by_ipython(text: str) -> tuple[int, int]:
     if is_magic_line(lines[first]):
         return 0, _first_indent(lines[first + 1 :])
     if lines[first].startswith("%%") and any(map(is_magic_line, lines)):
-        return _stripped_by_magic(text)
+        return _offset_below_magic(text)
     return first, len(lines[first]) - len(lines[first].lstrip())
 
 
-def _stripped_by_magic(text: str) -> tuple[int, int]:
+def _offset_below_magic(text: str) -> tuple[int, int]:
     """Return the numbers of lines above, and of columns left of, the code that a magic such as ``%%time`` runs.
 
     Our own magic may be above that magic, or be the first line of that code.
@@ -174,7 +176,7 @@ def _first_indent(lines: list[str]) -> int:
 
 @hide_python_warnings()
 def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[CodeType]:
-    """Compile the text of a cell, both unchanged and as the function that the magic may have made from it.
+    """Compile the text of a cell, both unchanged and as the function that the magic may have made of it.
 
     Parameters
     ----------
@@ -194,7 +196,7 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
     codes = [_compile_tree(ast.Module(body, []), filename)]
     _, to_compile = split_cell(body, lambda _: False)
     if to_compile:
-        statements = as_function(to_compile, tree.body[0], internal_call)
+        statements = function_statements(to_compile, tree.body[0], internal_call)
         if can_compile_without_warning(statements[:1]):
             codes += _cell_function_codes(_compile_tree(ast.Module(statements[:1], []), filename))
     return codes
@@ -207,7 +209,7 @@ def compiler_for(shell: InteractiveShell, find: FindCell) -> Callable[[str, str]
     def compile_text(text: str, filename: str) -> list[CodeType]:
         cell = find(filename)
         if cell is not None:
-            # Leave out the lines that did not run as code of this file.
+            # Leave out the lines above the code of this file.
             text_that_ran = text.split("\n", cell.line_offset)[-1]
             return compile_cell(text_that_ran, filename, shell)
         return [compile(text, filename, "exec", dont_inherit=True)]
@@ -222,6 +224,6 @@ def _compile_tree(tree: ast.Module, filename: str) -> CodeType:
 
 
 def _cell_function_codes(module: CodeType) -> list[CodeType]:
-    """Return the code of the function that contains the cell's code, in the form in which it runs."""
+    """Return the code of the function that contains the cell's code, as it runs in the notebook."""
     codes = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
     return [as_module_code(code) for code in codes if code.co_name == CELL_FUNCTION]

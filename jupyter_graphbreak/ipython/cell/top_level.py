@@ -1,6 +1,6 @@
 """Decide whether a cell only computes with tensors at its top level, so that it can be compiled as one function.
 
-Only listed constructs are allowed: assignments, conditions, loops, and calls of PyTorch's functions, tensor methods
+Only listed constructs are allowed: assignments, conditions, loops, and calls to PyTorch's functions, tensor methods
 and a few builtins. Any other cell runs as usual, and the functions that it calls are compiled.
 """
 
@@ -49,7 +49,7 @@ def only_computes(leading: list[ast.stmt], body: list[ast.stmt], namespace: Mapp
     Parameters
     ----------
     leading : list of ast.stmt
-        The imports and definitions above them.
+        The imports and definitions above the statements.
     namespace : mapping
         The notebook's names, before the cell runs.
     """
@@ -60,11 +60,11 @@ def only_computes(leading: list[ast.stmt], body: list[ast.stmt], namespace: Mapp
         return False
     names = _NameResolver(leading, body, namespace)
     nodes = [node for statement in body for node in ast.walk(statement)]
-    return all(names.allows(node) for node in nodes) and any(names.is_of_torch(node) for node in nodes)
+    return all(names.allows(node) for node in nodes) and any(names.uses_torch(node) for node in nodes)
 
 
 def lines_with_tensor_operations(body: list[ast.stmt], namespace: Mapping[str, Any]) -> list[int]:
-    """Return the lines at the top level of a cell, after it has run, that have operations on tensors."""
+    """Return the lines at the top level of a cell that operate on tensors; the cell must have run."""
     import torch
 
     lines = set()
@@ -83,7 +83,7 @@ def lines_with_tensor_operations(body: list[ast.stmt], namespace: Mapping[str, A
 
 
 class _NameResolver:
-    """The objects that the names of a cell refer to, as far as they are known before the cell runs."""
+    """Finds the objects that the names of a cell refer to, as far as they are known before the cell runs."""
 
     def __init__(self, leading: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> None:
         imported = _imported_objects(leading)
@@ -101,7 +101,7 @@ class _NameResolver:
             case ast.Attribute(attr=name):
                 return name not in _NOT_COMPUTING and not name.startswith(("set_", "_"))
             case ast.Name(name, ast.Load()):
-                return name in self._bound_names or _is_plain(self._value(name))
+                return name in self._bound_names or _is_allowed_value(self._value(name))
             case ast.Assign() | ast.AugAssign() | ast.For():
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 return all(isinstance(target, ast.Name | ast.Tuple | ast.Subscript) for target in targets)
@@ -111,8 +111,8 @@ class _NameResolver:
                 return False  # the first string would be the docstring of a module
         return isinstance(node, (*_ALLOWED_STATEMENTS, *_ALLOWED_EXPRESSIONS, *_PARTS_OF_NODES))
 
-    def is_of_torch(self, node: ast.AST) -> bool:
-        """Return whether a node is the name of a tensor or a call of PyTorch."""
+    def uses_torch(self, node: ast.AST) -> bool:
+        """Return whether a node is the name of a tensor or a call to one of PyTorch's functions."""
         import torch
 
         match node:
@@ -136,7 +136,7 @@ class _NameResolver:
                     called.__self__, torch.Tensor
                 ):
                     return True
-                return _computes(called)
+                return _is_computing_function(called)
         return False
 
     def _is_computed(self, value: ast.expr) -> bool:
@@ -150,7 +150,7 @@ class _NameResolver:
         return self._known_objects[name] if name in self._known_objects else vars(builtins).get(name, _UNKNOWN_VALUE)
 
     def _resolve(self, expression: ast.expr) -> Any:
-        """Return the object with a dotted name, ``None`` if it is not known yet."""
+        """Return the object with a dotted name; ``None`` if it is not known yet."""
         match expression:
             case ast.Name(name) if name not in self._bound_names:
                 return self._known_objects.get(name)
@@ -164,20 +164,20 @@ class _NameResolver:
 _UNKNOWN_VALUE = object()
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether a value is a tensor, number, string, container of them, object of PyTorch, or builtin."""
+def _is_allowed_value(value: Any) -> bool:
+    """Return whether a value is a tensor, number, string, container of these, object of PyTorch, or builtin."""
     import torch
 
     if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
+        return all(map(_is_allowed_value, value))
     if isinstance(value, torch.Tensor | bool | int | float | complex | str | None | torch.dtype | torch.device):
         return True
     if isinstance(value, types.ModuleType):
         return _is_in_package(value.__name__, "torch", "math")
-    return _computes(value) or any(value is getattr(builtins, name) for name in _ALLOWED_BUILTINS)
+    return _is_computing_function(value) or any(value is getattr(builtins, name) for name in _ALLOWED_BUILTINS)
 
 
-def _computes(called: Any) -> bool:
+def _is_computing_function(called: Any) -> bool:
     """Return whether a callable is a function of PyTorch or ``math`` that computes, or a mode such as ``no_grad``."""
     import torch
 

@@ -71,7 +71,7 @@ def test_a_cell_that_only_computes_becomes_one_function() -> None:
     assert text.index("import torch") < text.index("def g") < text.index("def _graphbreak_cell")
     caller = r"\S+\.cell_caller\('_graphbreak_cell', \('i', 'x', 'y'\)\)"
     assert re.search(rf"\.values\.append\({caller}\(\)\)", text)
-    code_after_error = text[text.index("is_repeating") :]  # runs after an error in a graph
+    code_after_error = text[text.index("should_repeat") :]  # runs after an error in a graph
     assert code_after_error.index("x = torch.ones(2)") < code_after_error.index("values.append(y)")
     assert text.endswith(".magic.values.pop()")
 
@@ -80,7 +80,7 @@ def test_a_cell_that_only_computes_becomes_one_function() -> None:
 def test_a_cell_that_changes_more_than_variables_is_not_repeated(change: str) -> None:
     text = rewrite(f"import torch\nx = torch.ones(2)\n{change}\n")
     assert "cell_caller('_graphbreak_cell')" in text
-    assert "is_repeating" not in text
+    assert "should_repeat" not in text
 
 
 @pytest.mark.parametrize(

@@ -653,6 +653,20 @@ def test_code_is_marked_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     assert entered == ["entered", "marked", "left"]
 
 
+def test_code_with_a_constant_that_has_no_hash_is_marked() -> None:
+    entered: list[str] = []
+    torch.compiler.reset()
+    hook = torch._dynamo.convert_frame.register_bytecode_hook(
+        lambda _, code: code.replace(co_consts=(*code.co_consts, {}))
+    )
+    try:
+        with mark_compiled_code(lambda moment: functools.partial(entered.append, moment)):
+            torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    finally:
+        hook.remove()
+    assert entered == ["entered", "marked", "left"]
+
+
 def test_a_function_that_cannot_be_called_often_raises_nothing(tmp_path: Path) -> None:
     (path := tmp_path / "data").write_bytes(bytes(range(9)))
     with path.open("rb") as data:

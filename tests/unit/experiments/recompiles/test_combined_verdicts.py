@@ -19,8 +19,8 @@ def test_a_combined_change_is_no_better_than_its_parts(remedy_verdict: RemedyVer
     remedy = Remedy(
         "r1", ["b1"], "branch", "", "edit", remedy_verdict, reason="a reason", differences=["prints nothing"]
     )
-    combined = WORKING_TRIAL.combined_with(remedy)
+    combined = WORKING_TRIAL.combine_with(remedy)
     assert (combined.verdict, combined.reason, combined.differences) == (remedy_verdict, "a reason", ["prints nothing"])
     differs = replace(WORKING_TRIAL, verdict="works but differs", reason="its own", differences=["warns"])
-    assert differs.combined_with(remedy).verdict == "works but differs"
-    assert differs.combined_with(remedy).reason == "its own"
+    assert differs.combine_with(remedy).verdict == "works but differs"
+    assert differs.combine_with(remedy).reason == "its own"

@@ -657,7 +657,7 @@ def test_code_with_a_constant_that_has_no_hash_is_marked() -> None:
     entered: list[str] = []
     torch.compiler.reset()
     hook = torch._dynamo.convert_frame.register_bytecode_hook(
-        lambda _, code: code.replace(co_consts=(*code.co_consts, {}))  # type: ignore[arg-type] # PyTorch names the parameters
+        lambda _, code: code.replace(co_consts=(*code.co_consts, {}))  # type: ignore[arg-type] # PyTorch passes both by position
     )
     try:
         with mark_compiled_code(lambda moment: functools.partial(entered.append, moment)):

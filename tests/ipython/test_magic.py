@@ -276,7 +276,7 @@ def test_an_interrupt_while_the_report_is_made_is_raised_after_the_report(
         ("--device tpu", "unknown device 'tpu': use auto, cpu, cuda or cuda:N"),
         ("--mode fast", "unknown mode 'fast': use one of"),
         ("--dynamic maybe", "--dynamic: invalid choice: 'maybe'"),
-        ("-o 3x", "-o 3x: not a name for a variable"),
+        ("-o 3x", "-o 3x: not a valid variable name"),
         ("f(x)", "write %compile_explain f(x)"),
         pytest.param(
             "--device cuda", "use --device cpu", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA")

@@ -187,10 +187,6 @@ def _guard_of(reason: str) -> str:
     return guard.partition("User stack trace:")[0].partition("  # ")[0].strip()
 
 
-#: A guard that PyTorch adds to every dynamic size, regardless of the code: it compiles sizes 0 and 1 separately.
-_FRAMEWORK_GUARD = re.compile(r"2 <= [^<>=]+$")
-
-
 #: The guard on a size that compiled code treats as a constant.
 _SIZE_GUARD = re.compile(r"tensor '(?P<name>.+)' size mismatch at index (?P<index>\d+)\.")
 
@@ -218,7 +214,7 @@ def _guard_failure(reason: str, sources: Sources, versions: Iterable[FrameLedger
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.entry_location(stack[-1]) if stack else None
     entry = parse_guard_location(reason) if location is None else None
-    if entry is not None and not _FRAMEWORK_GUARD.match(text):
+    if entry is not None:
         filename = sources.filename_ending_with(entry.filename)
         if filename is not None:
             location = sources.location(filename, entry.line, entry.function)

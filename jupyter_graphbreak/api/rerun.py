@@ -212,7 +212,7 @@ class Rerun:
                 group = groups[id(entry)]
                 checked = check_instances(group, self.report, find_cell=self._find_cell)
                 if checked.error_name is None:
-                    checks.append(replace(checked.check, calls=max(map(self._kept_entries.total_of, group))))
+                    checks.append(replace(checked.check, calls=max(map(self._kept_entries.count_calls, group))))
         return self._update(replace(self.report, check=checks))
 
     @_collect_faults
@@ -234,7 +234,7 @@ class Rerun:
         entry_values = []
         for entry in self._entries(latest_start, "looked into"):
             self._on_status(f"{entry.function}: running operation by operation on copies")
-            calls = self._kept_entries.total_of(entry)
+            calls = self._kept_entries.count_calls(entry)
             number, entry_with_nan = self._kept_entries.call_with_nan(entry) or (1, None)
             if entry_with_nan is None and number > 1:
                 self._notes.append(

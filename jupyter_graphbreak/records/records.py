@@ -270,12 +270,18 @@ def read_recompile_reasons(payload: str) -> list[str]:
 
 
 #: The end of a guard on a size, and of every guard in releases of PyTorch that record no stack:
-#: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
-_GUARD_PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d{1,9}) in (?P<function>[\w.<>]+)")
+#: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f". A guard on a range has such a comment for each bound. Some
+#: bounds do not come from the code: PyTorch compiles sizes 0 and 1 separately. Their comments do not match.
+_GUARD_PLACE = re.compile(
+    r"  # (?P<path>[^#\n]+?):(?P<line>\d{1,9}) in (?P<function>[\w.<>]++)(?! \(user code shown is first use)"
+)
 
 
 def parse_guard_location(reason: str) -> StackEntry | None:
-    """Return the line of a guard from the comment at its end, with the end of the file's path; ``None`` if unknown."""
+    """Return the line of a guard from the comment at its end, with the end of the file's path.
+
+    Returns ``None`` if the line is unknown, or if no line causes the guard.
+    """
     match = _GUARD_PLACE.search(reason)
     return StackEntry(match["path"], int(match["line"]), match["function"]) if match is not None else None
 

@@ -197,6 +197,23 @@ def test_lines_of_functions_in_other_files_are_named(tmp_path: Path, monkeypatch
         assert (sources[reason.location.source], reason.location.code) == ("functions_of_sizes.py", line.strip())
 
 
+def test_a_range_names_the_line_that_sets_its_bound() -> None:
+    """PyTorch gives a range two lines, but it always compiles sizes 0 and 1 separately: no line sets that bound."""
+
+    def double_long(x: Any) -> Any:
+        x = x + 1
+        return x * 2 if x.shape[0] > 4 else x
+
+    compiled: Any = torch.compile(double_long, backend="eager", dynamic=True)
+    with capture() as run:
+        for size in (3, 6):
+            compiled(torch.ones(size))
+    ((reason,),) = [recompile.reasons for recompile in run.report.recompiles]
+    assert reason.guard == "2 <= x.size()[0] <= 4"
+    assert reason.location is not None
+    assert reason.location.code == "return x * 2 if x.shape[0] > 4 else x"
+
+
 def double(x: Any) -> Any:
     return x * 2
 

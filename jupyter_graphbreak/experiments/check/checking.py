@@ -35,7 +35,7 @@ from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
-from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, varying_places
+from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, varying_paths
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.records.attributes import is_instance
@@ -80,12 +80,16 @@ class CheckResult:
 
 @dataclass
 class _Observation:
-    """The outcome of a call: the result, the arguments and the state afterwards, and the gradients, by name."""
+    """The outcome of a call: the result, the arguments and the state afterwards, and the gradients, by name.
+
+    ``precision`` is the largest rounding error of the dtypes in the compiled graphs, see :func:`precision_of`.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     gradients: dict[str, Any] = field(default_factory=dict)
     error_name: str | None = None
     backward_error_name: str | None = None
+    precision: float = 0.0
 
 
 def group_instances(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -163,7 +167,7 @@ def check_entry(
                     calls = _REPEATED_CALLS if differences else 1
             is_due_to_earlier_entries = False
             if not differences and earlier_entries and isinstance(entry.call, torch.nn.Module):
-                differences = _differences_after_earlier_entries(earlier_entries, entry)
+                differences = _differences_after_earlier_entries(earlier_entries, entry, compiled_call.graphs.precision)
                 is_due_to_earlier_entries = bool(differences)
             first, step = None, None
             with contextlib.suppress(TimeUpError):  # whether the results are equal is already known
@@ -210,10 +214,11 @@ class _CompiledCall:
         self.subject.restore()
         try:
             observation = _observe(self._program, self.subject, calls=calls)
+            observation.precision = self.graphs.precision
             state_after = self.subject.state()
         finally:
             self.subject.restore()  # frees the gradients
-        self.changes_state = describe_difference(self.subject.initial, state_after) is not None
+        self.changes_state = describe_difference(self.subject.initial_state, state_after) is not None
         return observation
 
     def run_graphs(self) -> None:
@@ -253,7 +258,7 @@ def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
         return _observe(subject.call, subject, calls=calls)
 
 
-def _observe_in_double(entry: Entry, calls: int, *, noise_size: int) -> _Observation | None:
+def _observe_in_double(entry: Entry, calls: int, *, noise_size: int, precision: float) -> _Observation | None:
     """Return the outcome in double precision, uncompiled, with noise as in :func:`to_double`; ``None`` if it fails."""
     try:
         subject = Subject(entry.call, entry.arguments)
@@ -261,9 +266,11 @@ def _observe_in_double(entry: Entry, calls: int, *, noise_size: int) -> _Observa
         subject.memory.release()  # gradients of earlier subjects
         subject.modes = replace(subject.modes, dtype=torch.float64)
         try:
-            convert_state_to_double(subject, noise_size=noise_size)
+            convert_state_to_double(subject, noise_size=noise_size, precision=precision)
             arguments = subject.arguments or entry.arguments
-            args, kwargs = to_double((arguments.args, arguments.kwargs), subject.state_memo(), noise_size=noise_size)
+            args, kwargs = to_double(
+                (arguments.args, arguments.kwargs), subject.state_memo(), noise_size=noise_size, precision=precision
+            )
             with force_eager_on_thread():
                 observation = _observe(subject.call, subject, Arguments(*args, **kwargs), calls=calls)
         finally:
@@ -346,7 +353,7 @@ def _differences_after_repeated_calls(entry: Entry, compiled_call: _CompiledCall
     return [f"after {_REPEATED_CALLS} calls, {text}" for text in differences]
 
 
-def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: Entry) -> list[str]:
+def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: Entry, precision: float) -> list[str]:
     """Return the differences from eager code of an entry that may use the compiled code of earlier entries."""
     subject = Subject(entry.call, entry.arguments)
     # All entries share this backend.
@@ -356,6 +363,7 @@ def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: 
             earlier_subject = Subject(earlier_entry.call, earlier_entry.arguments)
             _call(earlier_entry.compile(earlier_subject.call, backend), earlier_subject)
         actual = _observe(entry.compile(subject.call, backend), subject)
+        actual.precision = precision
     differences = _differences(entry, _observe_eager(entry), actual)
     return [f"with code that was compiled for an earlier instance, {text}" for text in differences]
 
@@ -365,12 +373,12 @@ def _differences(entry: Entry, expected: _Observation, actual: _Observation, cal
     if not any(_compare_observations(expected, actual, ())):
         return []
     # Further runs take memory and time, so they are made only if there is a difference to explain.
-    varying = varying_places(expected.values, _observe_eager(entry, calls).values)
+    varying = varying_paths(expected.values, _observe_eager(entry, calls).values)
     if varying and not any(_compare_observations(expected, actual, (), varying)):
         return []
     exact_observations: list[_Observation] = []
     for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
-        observation = _observe_in_double(entry, calls, noise_size=noise_size)
+        observation = _observe_in_double(entry, calls, noise_size=noise_size, precision=actual.precision)
         if observation is None:
             break
         exact_observations.append(observation)
@@ -404,7 +412,10 @@ def _compare_observations(
         largest = largest_number(flatten(doubles[0])) if doubles else 0.0
         for name in expected_parts:
             has_doubles = bool(doubles) and all(name in double for double in doubles)
-            reference = DoublePrecisionResults(largest, *(double[name] for double in doubles)) if has_doubles else None
+            reference = None
+            if has_doubles:
+                results = (double[name] for double in doubles)
+                reference = DoublePrecisionResults(largest, *results)._replace(precision=actual.precision)
             text = difference_beyond_rounding(
                 expected_parts[name],
                 actual_parts.get(name),

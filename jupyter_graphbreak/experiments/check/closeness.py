@@ -9,7 +9,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import digest, shape_of
-from jupyter_graphbreak.experiments.trial.places import named_tensors
+from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
@@ -49,6 +49,7 @@ class DoublePrecisionResults(NamedTuple):
     value: Any
     with_noise: Any
     with_large_noise: Any = None
+    precision: float = 0.0
 
 
 class _Tolerance(NamedTuple):
@@ -56,6 +57,7 @@ class _Tolerance(NamedTuple):
 
     summation: int
     limit_if_canceled: float
+    precision: float
 
 
 def difference_beyond_rounding(
@@ -88,22 +90,22 @@ def difference_beyond_rounding(
         parts.append(flatten(exact.with_large_noise))
     if len({len(part) for part in parts}) > 1:
         return result
-    tolerance = _Tolerance(_SUMMATION_ERRORS if gradients else 1, _CANCELED_TOLERANCE * exact.largest)
+    tolerance = _Tolerance(_SUMMATION_ERRORS if gradients else 1, _CANCELED_TOLERANCE * exact.largest, exact.precision)
     return None if all(_is_rounding(tolerance, *leaf) for leaf in zip(*parts, strict=True)) else result
 
 
 def flatten(value: Any) -> list[Any]:
     """Return the tensors, numbers and strings in a value, including those in its containers and objects."""
     result: list[Any] = []
-    pending, seen = [value], set()
+    pending, seen_ids = [value], set()
     while pending:
         item = pending.pop()
         if is_instance(item, torch.Tensor | str | bytes | int | float | complex | type(None)):
             result.append(item)
             continue
-        if id(item) in seen:
+        if id(item) in seen_ids:
             continue
-        seen.add(id(item))
+        seen_ids.add(id(item))
         if is_instance(item, Mapping):
             pending += item.values()
         elif is_instance(item, list | tuple):
@@ -126,7 +128,7 @@ def _is_rounding(
         return False
     if not expected.is_floating_point():
         return False
-    precision = torch.finfo(expected.dtype).eps
+    precision = max(torch.finfo(expected.dtype).eps, tolerance.precision)
     is_half = precision > torch.finfo(torch.float32).eps
     with torch.no_grad():
         expected, actual, exact, with_noise, *large_noise_results = (value.detach().double() for value in values)
@@ -161,7 +163,14 @@ def _is_rounding(
         return bool(actual_distance <= limit and distance_before_digest <= 2 * limit)
 
 
-def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int = 0) -> Any:
+def precision_of(graph: torch.fx.Graph) -> float:
+    """Return the largest rounding error of the dtypes with which a captured graph computes, relative to a number."""
+    values = [node.meta.get("example_value") for node in graph.nodes]
+    dtypes = {value.dtype for value in values if is_instance(value, torch.Tensor) and value.is_floating_point()}
+    return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
+
+
+def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int = 0, precision: float = 0.0) -> Any:
     """Return a copy of a value with its tensors and modules in double precision.
 
     Parameters
@@ -173,25 +182,27 @@ def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int
     noise_size : int
         The maximum number of rounding errors by which each number is changed, in the same random directions in each
         call.
+    precision : float
+        The smallest rounding error to assume, see :func:`precision_of`.
     """
-    return _convert_to_double(clone(value, memo), {}, _Noise(noise_size))
+    return _convert_to_double(clone(value, memo), {}, _Noise(noise_size, precision))
 
 
-def convert_state_to_double(subject: Subject, *, noise_size: int) -> None:
+def convert_state_to_double(subject: Subject, *, noise_size: int, precision: float) -> None:
     """Convert the tensors of a subject's state to double precision, in place; see :func:`to_double`."""
-    noise = _Noise(noise_size)
-    seen: set[int] = set()
+    noise = _Noise(noise_size, precision)
+    seen_ids: set[int] = set()
     for name, root in subject.roots():
-        for _, tensor in named_tensors(root, name, seen):
+        for _, tensor in named_tensors(root, name, seen_ids):
             if tensor.dtype in _CONVERTED_DTYPES:
                 tensor.data = _to_double_tensor(tensor.data, noise)
 
 
 class _Noise:
-    """Random changes of numbers by at most ``size`` rounding errors."""
+    """Random changes of numbers by at most ``size`` rounding errors, each of at least ``precision``."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, size: int, precision: float) -> None:
+        self._size, self._precision = size, precision
         self._generator = torch.Generator().manual_seed(0)
 
     def add_to(self, value: torch.Tensor, precision: float) -> torch.Tensor:
@@ -200,7 +211,7 @@ class _Noise:
         # This needs only one temporary tensor besides the result, because the tensors of a state may be large.
         source = self._generator
         factors = torch.rand(value.shape, dtype=torch.float64, generator=source).to(value.device)
-        factors.mul_(2).sub_(1).mul_(self._size * precision / 2).add_(1)
+        factors.mul_(2).sub_(1).mul_(self._size * max(precision, self._precision) / 2).add_(1)
         return factors.mul_(value)
 
 

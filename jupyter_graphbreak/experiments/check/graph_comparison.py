@@ -17,6 +17,7 @@ from jupyter_graphbreak.experiments.check.closeness import (
     DoublePrecisionResults,
     difference_beyond_rounding,
     flatten,
+    precision_of,
     to_double,
 )
 from jupyter_graphbreak.experiments.trial.copies import clone
@@ -78,6 +79,8 @@ class GraphComparison:
         What to compare in the next call.
     wrong_graph : WrongGraph or None
         The first graph whose result differed.
+    precision : float
+        The largest rounding error of the dtypes in the graphs so far, see :func:`precision_of`.
     """
 
     def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:
@@ -85,6 +88,7 @@ class GraphComparison:
         self._backend = clone_backend(backend) if isinstance(backend, str) else backend
         self.compares: Literal["nothing", "values", "gradients"] = "nothing"
         self.wrong_graph: WrongGraph | None = None
+        self.precision = 0.0
 
     def __getattr__(self, name: str) -> Any:
         """Return the wrapped backend's attribute, such as a setting that Dynamo reads."""
@@ -96,6 +100,7 @@ class GraphComparison:
         """Compile a graph."""
         frame = current_compile_id()
         captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
+        self.precision = max(self.precision, precision_of(captured_module.graph))
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
 
         def run(*args: Any) -> Any:
@@ -186,14 +191,15 @@ def computes_differently(
     if difference_beyond_rounding(expected, actual) is None:
         return False
     exact_results: list[Any] = []
+    precision = precision_of(module.graph)
     try:
         for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
-            exact_results.append(
-                _compute_in_double(module, inputs, subject, gradients=gradients, noise_size=noise_size)
-            )
+            change = functools.partial(to_double, noise_size=noise_size, precision=precision)
+            exact_results.append(_compute_in_double(module, inputs, subject, change, gradients=gradients))
             if not noise_size:
                 continue
-            reference = DoublePrecisionResults(largest_number(flatten(exact_results[0])), *exact_results)
+            largest = largest_number(flatten(exact_results[0]))
+            reference = DoublePrecisionResults(largest, *exact_results)._replace(precision=precision)
             if difference_beyond_rounding(expected, actual, reference, gradients=gradients) is None:
                 return False
     except Exception:  # noqa: BLE001, S110 - operations that mix precisions
@@ -233,9 +239,13 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
 
 
 def _compute_in_double(
-    module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, noise_size: int
+    module: torch.fx.GraphModule,
+    inputs: Inputs,
+    subject: Subject,
+    change: Callable[[Any], Any],
+    *,
+    gradients: bool,
 ) -> Any:
-    change = functools.partial(to_double, noise_size=noise_size)
     return _compute(_interpreter(_copy_graph(module, change)), change(inputs), subject, gradients=gradients)
 
 
@@ -263,12 +273,12 @@ def _accumulating_edges(results: list[torch.Tensor]) -> dict[int, list[torch.aut
     """
     edges: dict[int, list[torch.autograd.graph.GradientEdge]] = {}
     pending = [part.grad_fn for part in results]
-    seen = set()
+    visited_nodes = set()
     while pending:
         node = pending.pop()
-        if node is None or node in seen:
+        if node is None or node in visited_nodes:
             continue
-        seen.add(node)
+        visited_nodes.add(node)
         if (leaf := getattr(node, "variable", None)) is not None:
             edges.setdefault(id(leaf), []).append(torch.autograd.graph.GradientEdge(node, 0))
         pending += [function for function, _ in node.next_functions]

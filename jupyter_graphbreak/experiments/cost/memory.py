@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.cost.graph_timer import as_leaves
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.places import memory_address
+from jupyter_graphbreak.experiments.trial.named_objects import memory_address
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import StackEntry

@@ -92,7 +92,7 @@ def _with_checkpointed_blocks(entry: Entry, paths: Collection[str]) -> Variant:
     """Return a compiled variant in which the backward pass calls each block again."""
     replacements: list[tuple[Any, Callable[..., Any]]] = []
     variant = Variant(entry, compiled=True, context=lambda: replace_forwards(replacements))
-    replacements += [(block, _add_checkpoint(block.forward)) for place, block in variant.modules() if place in paths]
+    replacements += [(block, _add_checkpoint(block.forward)) for path, block in variant.modules() if path in paths]
     return variant
 
 

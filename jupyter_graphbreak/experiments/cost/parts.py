@@ -235,9 +235,9 @@ class Owners:
 
     def _causing_break(self, frame: Frame | None) -> str | None:
         """Return the break that makes Dynamo compile a frame separately."""
-        seen: set[str] = set()
-        while frame is not None and frame.id not in seen:
-            seen.add(frame.id)
+        visited_frames: set[str] = set()
+        while frame is not None and frame.id not in visited_frames:
+            visited_frames.add(frame.id)
             if frame.resume is not None and self._break_by_resume.get(frame.resume) is not None:
                 return self._break_by_resume[frame.resume]
             frame = self._frames.get(frame.caller or "")

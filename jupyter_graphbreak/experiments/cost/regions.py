@@ -42,7 +42,7 @@ _MIN_COMPILE_S = 2.0
 _MIN_BLOCKS = 3
 #: The whole model is compiled again, without caches, if the time left is at least this many times its compile time.
 _MIN_COMPILE_TIMES_LEFT = 1.5
-#: If fewer than this many blocks share a compilation on average, compiling each in place is not worthwhile.
+#: If fewer than this many blocks share a compilation on average, compiling each block in place is not worthwhile.
 _MIN_SHARING = 2
 #: A backend that computes the same values as eager mode, to check ways that draw different random numbers.
 _REFERENCE_BACKEND = "aot_eager"
@@ -142,7 +142,7 @@ class _CompilationTrial:
     def _variant_by_block(self, entry: Entry) -> Variant:
         subject_paths = self._compiled_variant.paths_in_subject()
         method = "" if self._blocks.compiles_in_place else "forward"
-        blocks = frozenset((subject_paths[place], method) for place in self._blocks.paths)
+        blocks = frozenset((subject_paths[path], method) for path in self._blocks.paths)
         return Variant(replace(entry, inner=blocks), compiled=False)
 
     def _variant_with_nested_regions(self, entry: Entry) -> Variant:
@@ -155,7 +155,7 @@ class _CompilationTrial:
 
     def _forwards(self, variant: Variant) -> dict[Any, Any]:
         """Return the method ``forward`` of each class of the blocks."""
-        blocks = [module for place, module in variant.modules() if place in self._blocks.paths]
+        blocks = [module for path, module in variant.modules() if path in self._blocks.paths]
         return {type(block): type(block).forward for block in blocks}
 
     def _measure(self, way: Way, make_variant: Callable[[Entry], Variant]) -> CompiledWay | None:
@@ -197,10 +197,12 @@ class _CompilationTrial:
         """Return whether results and gradients agree with those of the whole model."""
         if not self._is_random:
             return agree_within_rounding(self._expected_results, variant.results_and_gradients(), self._eager_results)
-        other = make_variant(replace(self._entry, backend=_REFERENCE_BACKEND))
-        with use_eager_random_numbers(), compile_separately(other.subject.call):
-            other.warm_up()
-            return agree_within_rounding(self._expected_results, other.results_and_gradients(), self._eager_results)
+        reference_variant = make_variant(replace(self._entry, backend=_REFERENCE_BACKEND))
+        with use_eager_random_numbers(), compile_separately(reference_variant.subject.call):
+            reference_variant.warm_up()
+            return agree_within_rounding(
+                self._expected_results, reference_variant.results_and_gradients(), self._eager_results
+            )
 
 
 def _shared_region_count(module: torch.fx.GraphModule) -> int:

@@ -40,7 +40,7 @@ _MIN_RUNS_AT_END = 1
 #: The seconds for comparing the times of two calls, and the minimum and maximum number of pairs of calls.
 _RATIO_S = 2.0
 _MIN_PAIRS, _MAX_PAIRS = 7, 40
-#: A ratio is reported if its uncertainty is at most this share of the ratio, or half of its distance from 1.
+#: A ratio is reported if its uncertainty is at most this share of the ratio, or half of the ratio's distance from 1.
 _CLEAR_SHARE = 0.1
 _MIN_US = 0.1
 

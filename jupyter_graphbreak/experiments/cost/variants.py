@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
-from jupyter_graphbreak.experiments.trial.places import leaves, memory_address, named_tensors
+from jupyter_graphbreak.experiments.trial.named_objects import leaves, memory_address, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.recording.targets import may_be_user_defined, reachable_objects
@@ -122,7 +122,7 @@ class Variant:
     entry : Entry
         The entry to call.
     compiled : bool
-        Whether to compile it.
+        Whether to compile the entry.
     records_marks : bool
         Whether the compiled code can record marks.
     context : callable
@@ -153,7 +153,7 @@ class Variant:
         #: Whether calls change their arguments, and their state. Until the warm-up finds out, every change is undone.
         self._changes_arguments = self._changes_state = True
         self._is_short = False
-        #: The content of the arguments before each call, if it can be restored in place.
+        #: The content of the arguments before each call; ``None`` if it cannot be restored in place.
         self._saved_arguments: SavedState | None = self.subject.save_arguments(self._arguments)
         self.is_random = False
         #: The seconds of the first and the second call: the first one compiles.
@@ -188,7 +188,7 @@ class Variant:
         if self._saved_arguments is not None and self._arguments_differ_from(initial_arguments):
             self._saved_arguments = None
             self._restore_arguments()
-        # Changes are detected from the second call on, since the first one may initialize state.
+        # Changes are detected from the second call on, because the first call may initialize state.
         seed_all(0)
         random_state = _random_state()
         start = time.monotonic()
@@ -399,9 +399,9 @@ class Variant:
 
     def named_state(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the tensors of the call's state, each with its path, such as ``self.history[2]``."""
-        seen: set[int] = set()
+        seen_ids: set[int] = set()
         for name, root in self.subject.roots():
-            yield from named_tensors(root, name or "self", seen)
+            yield from named_tensors(root, name or "self", seen_ids)
 
     def _all_tensors(self) -> Iterator[torch.Tensor]:
         """Yield the tensors in the call's state and in the variant's copies; a tensor may occur twice."""
@@ -438,7 +438,7 @@ class Variant:
             self._context(),
             self.subject.activate(),
             self._code.install(),
-            self._inner.compiled(arguments.args, arguments.kwargs),
+            self._inner.compile_modules(arguments.args, arguments.kwargs),
         ):
             yield
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
-    """Return whether a target is an argument, an outer name, assigned on an earlier line, or more than a plain name."""
+    """Return whether a target is bound before a statement; any target that is not a plain name counts as bound."""
     if not target.isidentifier():
         return True
     scope = draft.enclosing_function(statement) or draft.tree

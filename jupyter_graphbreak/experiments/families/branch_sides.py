@@ -88,7 +88,7 @@ def has_no_side_effects(node: ast.expr) -> bool:
     return True
 
 
-def read_side(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -> BranchSide | None:
+def read_side(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch_name: str) -> BranchSide | None:
     """Return the values that a side computes; ``None`` if it cannot be computed regardless of the condition.
 
     Parameters
@@ -97,27 +97,27 @@ def read_side(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) 
         The side's statements.
     suffix : str
         The suffix of the names that are created for the side.
-    torch : str
+    torch_name : str
         The name under which the source imports the torch package.
     """
     try:
-        return _SideReader(draft, suffix, torch).read(block)
+        return _SideReader(draft, suffix, torch_name).read(block)
     except _UnsupportedSideError:
         return None
 
 
-def read_sides(draft: Draft, branch: ast.If, torch: str, suffix: str = "") -> tuple[BranchSide, BranchSide] | None:
+def read_sides(draft: Draft, branch: ast.If, torch_name: str, suffix: str = "") -> tuple[BranchSide, BranchSide] | None:
     """Return both sides of a branch; ``None`` if one of them cannot be computed regardless of the condition."""
-    if_side = read_side(draft, branch.body, f"{suffix}_if", torch)
-    else_side = read_side(draft, branch.orelse, f"{suffix}_else", torch)
+    if_side = read_side(draft, branch.body, f"{suffix}_if", torch_name)
+    else_side = read_side(draft, branch.orelse, f"{suffix}_else", torch_name)
     return None if if_side is None or else_side is None else (if_side, else_side)
 
 
 class _SideReader:
-    def __init__(self, draft: Draft, suffix: str, torch: str) -> None:
+    def __init__(self, draft: Draft, suffix: str, torch_name: str) -> None:
         self._draft = draft
         self._suffix = suffix
-        self._torch = torch
+        self._torch_name = torch_name
         self._names_of_side: set[str] = set()  # names that only this side uses
         self._current_texts: dict[str, str] = {}  # the text of each target's current value
         self._side = BranchSide()
@@ -210,9 +210,9 @@ class _SideReader:
         positional_texts = [self._resolved_text(part) for part in node.args]
         keywords = [f"{part.arg}={self._resolved_text(part.value)}" for part in node.keywords if part.arg is not None]
         if method == "zero_":
-            return target, f"{self._torch}.zeros_like({target})"
+            return target, f"{self._torch_name}.zeros_like({target})"
         if method == "fill_" and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
-            return target, f"{self._torch}.full_like({target}, {positional_texts[0]})"
+            return target, f"{self._torch_name}.full_like({target}, {positional_texts[0]})"
         if method == "copy_" and len(positional_texts) == 1 and not node.keywords:
             return target, positional_texts[0]
         if method not in _IN_PLACE_METHODS or len(keywords) != len(node.keywords):
@@ -234,12 +234,12 @@ class _SideReader:
     def _read_branch(self, branch: ast.If, names_read_later: set[str], *, is_last: bool) -> None:
         if self._side.values or is_host_test(branch.test):
             raise _UnsupportedSideError
-        condition = tensor_condition(self._draft, branch.test, self._torch)
-        sides = read_sides(self._draft, branch, self._torch, self._suffix)
+        condition = tensor_condition(self._draft, branch.test, self._torch_name)
+        sides = read_sides(self._draft, branch, self._torch_name, self._suffix)
         if condition is None or sides is None or sides[0].in_place_targets or sides[1].in_place_targets:
             raise _UnsupportedSideError
         if_side, else_side = sides
-        select = functools.partial(where_call, self._torch)
+        select = functools.partial(where_call, self._torch_name)
         self._side.lines += [*if_side.lines, *else_side.lines]
         self._side.nested_tests += [branch.test, *if_side.nested_tests, *else_side.nested_tests]
         if if_side.returns and else_side.returns and is_last:
@@ -303,15 +303,15 @@ def parenthesize_lines(text: str) -> str:
     return f"({text})" if "\n" in text else text
 
 
-def where_call(torch: str, condition: str, if_text: str, else_text: str) -> str:
+def where_call(torch_name: str, condition: str, if_text: str, else_text: str) -> str:
     """Return a call to ``torch.where`` that selects one of two values."""
-    return f"{torch}.where({condition}, {if_text}, {else_text})"
+    return f"{torch_name}.where({condition}, {if_text}, {else_text})"
 
 
 def select_value(
     condition: str, if_value: Value | None, else_value: Value | None, choose: Callable[[str, str, str], str]
 ) -> Value | None:
-    """Return the selection between two values, member by member; ``None`` if their members do not correspond."""
+    """Return a value that selects between two values, member by member; ``None`` if their members do not match."""
     if isinstance(if_value, str) and isinstance(else_value, str):
         if if_value == else_value:
             return if_value
@@ -333,7 +333,7 @@ def select_value(
 
 
 def _split_into_members(if_text: str, else_text: str) -> tuple[Value, Value] | None:
-    """Split two expressions into their members; ``None`` if either is no tuple, list, dict or new object."""
+    """Split two expressions into their members; ``None`` if either is not a tuple, list, dict or new object."""
     try:
         if_node, else_node = parse_expression(if_text), parse_expression(else_text)
     except SyntaxError:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _STEEP_FUNCTIONS = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 
-def guarded_side(side: BranchSide, condition: str, torch: str, *, is_taken: bool) -> BranchSide:
+def guard_side(side: BranchSide, condition: str, torch_name: str, *, is_taken: bool) -> BranchSide:
     """Return one side of a branch, with risky operands replaced with 1 when the other side is taken.
 
     Otherwise, an integer division by zero would raise an error, and a gradient might become NaN.
@@ -61,41 +61,41 @@ def guarded_side(side: BranchSide, condition: str, torch: str, *, is_taken: bool
         The side.
     condition : str
         The name of the condition.
-    torch : str
+    torch_name : str
         The name under which the source imports the torch package.
     is_taken : bool
         Whether the side is taken if the condition is true.
     """
 
-    def guard_text(text: str) -> str:
-        return guarded_text(text, condition, torch, is_taken=is_taken)
+    def guard(text: str) -> str:
+        return guard_operands(text, condition, torch_name, is_taken=is_taken)
 
     def guard_value(value: Value | None) -> Value | None:
         if value is None or isinstance(value, str):
-            return value and guard_text(value)
+            return value and guard(value)
         container_type, keys, members = value
         return container_type, keys, tuple(member for member in map(guard_value, members) if member is not None)
 
-    lines = [f"{name} = {guard_text(text)}" for name, _, text in (line.partition(" = ") for line in side.lines)]
-    values = {target: guard_text(text) for target, text in side.values.items()}
+    lines = [f"{name} = {guard(text)}" for name, _, text in (line.partition(" = ") for line in side.lines)]
+    values = {target: guard(text) for target, text in side.values.items()}
     return replace(side, lines=lines, values=values, result=guard_value(side.result))
 
 
-def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> str:
+def guard_operands(text: str, condition: str, torch_name: str, *, is_taken: bool) -> str:
     """Return an expression, with risky operands replaced with 1 when the other side of its branch is taken."""
     try:
         tree = parse_expression(text)
     except SyntaxError:
         return text
-    guard = _OperandGuard(condition, torch, is_taken=is_taken)
+    guard = _OperandGuard(condition, torch_name, is_taken=is_taken)
     guarded = guard.visit(tree)
     return ast.unparse(guarded) if guard.has_risky_operand else text
 
 
 class _OperandGuard(ast.NodeTransformer):
-    def __init__(self, condition: str, torch: str, *, is_taken: bool) -> None:
+    def __init__(self, condition: str, torch_name: str, *, is_taken: bool) -> None:
         self._condition = condition
-        self._torch = torch
+        self._torch_name = torch_name
         self._is_taken = is_taken
         self.has_risky_operand = False
 
@@ -124,7 +124,7 @@ class _OperandGuard(ast.NodeTransformer):
         self.has_risky_operand = True
         text = ast.unparse(operand)
         sides = (text, "1") if self._is_taken else ("1", text)
-        return parse_expression(where_call(self._torch, self._condition, *sides))
+        return parse_expression(where_call(self._torch_name, self._condition, *sides))
 
 
 def _is_string(node: ast.expr) -> bool:
@@ -132,8 +132,8 @@ def _is_string(node: ast.expr) -> bool:
 
 
 FAMILY = "branch"
-_WHERE_TITLE = "Take both sides with torch.where"
-_GUARDED_TITLE = "Take both sides with torch.where, with harmless operands on the side that is not taken"
+_WHERE_TITLE = "Compute both sides with torch.where"
+_GUARDED_TITLE = "Compute both sides with torch.where, with harmless operands on the side that is not taken"
 _COND_TITLE = "Pass both sides to torch.cond"
 #: For each operator of an augmented assignment, an operator and a number that change no value. A sum becomes a
 #: difference because -0.0 + 0 is 0.0.
@@ -179,7 +179,7 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
         The line of the condition, or the line that assigns the size to a name.
     """
     draft = draft_of(text)
-    statement = draft.find(line, None, line, None) if draft is not None else None
+    statement = draft.find_node(line, None, line, None) if draft is not None else None
     if draft is None or not isinstance(statement, ast.stmt):
         return
     conditions = [node for node in ast.walk(statement) if isinstance(node, ast.If | ast.IfExp)]
@@ -238,21 +238,21 @@ def _outermost_breaking_branch(problem: Problem, site: Site, branch: ast.If) -> 
 
 
 def _propose_for_expression(site: Site, if_expression: ast.IfExp, python_operand_count: int = 0) -> Iterator[Proposal]:
-    torch = site.torch
+    torch_name = site.torch_name
     test, python_test = split_test(if_expression.test, python_operand_count)
-    condition = tensor_condition(site.draft, test, torch)
+    condition = tensor_condition(site.draft, test, torch_name)
     if condition is None:
         return
     if_text, else_text = as_argument(site.draft, if_expression.body), as_argument(site.draft, if_expression.orelse)
     texts = {_WHERE_TITLE: _selection_text(site, condition, if_text, else_text)[0]}
     sides = [
-        guarded_text(text, condition, torch, is_taken=is_taken)
+        guard_operands(text, condition, torch_name, is_taken=is_taken)
         for text, is_taken in ((if_text, True), (else_text, False))
     ]
     if sides != [if_text, else_text]:
-        texts[_GUARDED_TITLE] = where_call(torch, condition, *sides)
+        texts[_GUARDED_TITLE] = where_call(torch_name, condition, *sides)
     if _is_accepted_by_cond(if_text, else_text):
-        texts[_COND_TITLE] = _cond_call(torch, condition, if_text, else_text)
+        texts[_COND_TITLE] = _cond_call(torch_name, condition, if_text, else_text)
     for title, text in texts.items():
         new_text = f"({text} if {python_test} else {else_text})" if python_test else text
         splice = site.draft.replacement(if_expression, new_text)
@@ -288,25 +288,25 @@ def _is_accepted_by_cond(*sides: str) -> bool:
     return True
 
 
-def _cond_call(torch: str, condition: str, if_text: str, else_text: str) -> str:
+def _cond_call(torch_name: str, condition: str, if_text: str, else_text: str) -> str:
     # A side must not return one of its inputs.
     sides = [f"lambda: {side}.clone()" if side.isidentifier() else f"lambda: {side}" for side in (if_text, else_text)]
-    return f"{torch}.cond({condition}, {sides[0]}, {sides[1]})"
+    return f"{torch_name}.cond({condition}, {sides[0]}, {sides[1]})"
 
 
 def _propose_for_statement(site: Site, branch: ast.If, python_operand_count: int = 0) -> Iterator[Proposal]:
-    torch = site.torch
+    torch_name = site.torch_name
     returns = any(isinstance(node, ast.Return | ast.Continue) for node in (*branch.body, *branch.orelse))
     python_operand_count = 0 if returns else python_operand_count
     test, python_test = split_test(branch.test, python_operand_count)
-    condition = tensor_condition(site.draft, test, torch)
+    condition = tensor_condition(site.draft, test, torch_name)
     if condition is None:
         return
     if len(branch.body) == 1 and isinstance(branch.body[0], ast.Continue) and not branch.orelse:
         yield from _propose_without_skip(site, branch, condition)
         return
     yield from _propose_with_selected_arguments(site, branch, condition, python_test)
-    sides = read_sides(site.draft, branch, torch)
+    sides = read_sides(site.draft, branch, torch_name)
     if sides is None:
         return
     if_side, else_side = sides
@@ -333,7 +333,7 @@ def _propose_for_statement(site: Site, branch: ast.If, python_operand_count: int
     has_other_value = target in else_side.values or is_bound_before(site.draft, branch, target)
     if target.isidentifier() and target in if_side.values and has_other_value:
         texts = if_side.values[target], else_side.values.get(target, target)
-        lines = [*if_side.lines, *else_side.lines, f"{target} = {_cond_call(torch, condition, *texts)}"]
+        lines = [*if_side.lines, *else_side.lines, f"{target} = {_cond_call(torch_name, condition, *texts)}"]
         yield from _propose_both_sides(site, _COND_TITLE, [site.draft.statement_replacement(branch, lines)], tests)
 
 
@@ -345,15 +345,15 @@ def _variants(
     naming_line = f"{name} = {parenthesize_lines(condition)}"
     yield _WHERE_TITLE, *((name, branch_sides, [naming_line]) if names_condition else (condition, branch_sides, []))
     guarded_sides = (
-        guarded_side(branch_sides[0], name, site.torch, is_taken=True),
-        guarded_side(branch_sides[1], name, site.torch, is_taken=False),
+        guard_side(branch_sides[0], name, site.torch_name, is_taken=True),
+        guard_side(branch_sides[1], name, site.torch_name, is_taken=False),
     )
     if guarded_sides != branch_sides:
         yield _GUARDED_TITLE, name, guarded_sides, [naming_line]
 
 
 def _add_python_test(site: Site, branch: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
-    """Return lines with the Python test around them; ``None`` if the other side has a statement of several lines."""
+    """Return the lines under an ``if`` with the Python test; ``None`` if the other side has a multi-line statement."""
     if not python_test:
         return if_lines
     step = indentation_step(site.draft, branch)
@@ -372,16 +372,18 @@ def _selection_statements(
     ``None`` if there is no target, or if one that is read later may be unbound.
     """
     if_side, else_side = branch_sides
-    in_place = if_side.in_place_targets | else_side.in_place_targets
+    in_place_targets = if_side.in_place_targets | else_side.in_place_targets
     # One side changes the tensor, and the other one replaces it.
-    mixed = {target for side in branch_sides for target in in_place - side.in_place_targets if target in side.values}
-    if any(not target.isidentifier() for target in mixed):
+    mixed_targets = {
+        target for side in branch_sides for target in in_place_targets - side.in_place_targets if target in side.values
+    }
+    if any(not target.isidentifier() for target in mixed_targets):
         return None
-    in_place -= mixed
+    in_place_targets -= mixed_targets
     targets = []
     for target in {**if_side.values, **else_side.values}:
         is_set_on_both = target in if_side.values and target in else_side.values
-        if is_set_on_both or target in in_place or is_bound_before(site.draft, branch, target):
+        if is_set_on_both or target in in_place_targets or is_bound_before(site.draft, branch, target):
             targets.append(target)
         elif target in names_read_after(site.draft, branch):
             return None
@@ -392,7 +394,7 @@ def _selection_statements(
     # The caller must see the change to an argument.
     changed_arguments = {
         target: fresh_name(site.draft, f"{target}_before")
-        for target in sorted(mixed & (parameters_of(site.function) if site.function is not None else set()))
+        for target in sorted(mixed_targets & (parameters_of(site.function) if site.function is not None else set()))
     }
     if not condition.isidentifier() and (
         len(targets) > 1 or changed_arguments or _selection_text(site, condition, *sides[targets[0]])[1] > 1
@@ -406,9 +408,12 @@ def _selection_statements(
     return [
         *lines,
         *(f"{name} = {target}" for target, name in changed_arguments.items()),
-        *(f"{target}.copy_({text})" if target in in_place else f"{target} = {text}" for target, text in selections),
         *(
-            f"{name}.copy_({where_call(site.torch, condition, *contents)})"
+            f"{target}.copy_({text})" if target in in_place_targets else f"{target} = {text}"
+            for target, text in selections
+        ),
+        *(
+            f"{name}.copy_({where_call(site.torch_name, condition, *contents)})"
             for target, name in changed_arguments.items()
             for contents in [(target, name) if target in if_side.in_place_targets else (name, target)]
         ),
@@ -422,7 +427,7 @@ def _selection_text(site: Site, condition: str, if_text: str, else_text: str) ->
     def where(condition: str, if_member: str, else_member: str) -> str:
         nonlocal reads
         reads += 1
-        return where_call(site.torch, condition, if_member, else_member)
+        return where_call(site.torch_name, condition, if_member, else_member)
 
     value = select_value(condition, if_text, else_text, where)
     return render_value(value or where(condition, if_text, else_text)), reads
@@ -451,7 +456,7 @@ def _mentions(text: str, target: str) -> bool:
 
 
 def _propose_without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Yield a change without a test for an empty tensor, for which the code that it protects changes nothing."""
+    """Yield a change that drops a test for an empty tensor, for which the protected code would change nothing."""
     test = branch.test
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     tests = [part for part in parts if requires_elements(part) is not None]
@@ -469,7 +474,10 @@ def _propose_without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
         splices: list[Splice | None] = [draft.deletion(branch)] if only_skips else []
         title = f"Drop the `{method}()` shortcut" if method else "Drop the shortcut for an empty tensor"
     else:
-        changes = [isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _is_in_place(part) for part in body]
+        changes = [
+            isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _calls_in_place_method(part)
+            for part in body
+        ]
         remaining_test = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
         step = indentation_step(draft, branch) if remaining_test else ""
         lines = [
@@ -497,7 +505,7 @@ def _names_of_indices(tree: ast.AST) -> set[str]:
     return {name for node in ast.walk(tree) if isinstance(node, ast.Subscript) for name in names_read(node.slice)}
 
 
-def _is_in_place(statement: ast.stmt) -> bool:
+def _calls_in_place_method(statement: ast.stmt) -> bool:
     """Return whether a statement calls an in-place method, such as ``x.add_(1)``."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted_name(call.func)) is not None
@@ -533,7 +541,7 @@ def counts_elements(node: ast.expr) -> bool:
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
 
-#: Comparisons of a number of elements: ``True`` if it holds only for some elements, ``False`` if only for none.
+#: Comparisons of an element count: ``True`` if only non-empty tensors pass them, ``False`` if only empty ones do.
 _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
     (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
     (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
@@ -548,7 +556,7 @@ def _propose_in_place(site: Site, branch: ast.If, condition: str, python_operand
     target, value = site.draft.text_of(assignment.target), as_argument(site.draft, assignment.value)
     symbol, neutral = _NEUTRAL_OPERATIONS[type(assignment.op)]
     change = f"-{as_operand(value)}" if isinstance(assignment.op, ast.Add) else value
-    line = f"{target} {symbol} {where_call(site.torch, condition, change, neutral)}"
+    line = f"{target} {symbol} {where_call(site.torch_name, condition, change, neutral)}"
     lines = _add_python_test(site, branch, split_test(branch.test, python_operand_count)[1], [line])
     if lines is not None:
         splice = site.draft.statement_replacement(branch, lines)
@@ -581,7 +589,7 @@ def _propose_with_selected_arguments(
         for call, parts in zip(calls, arguments, strict=True)
     )
     name = fresh_name(site.draft, "condition")
-    selected = select_value(name, if_value, else_value, functools.partial(where_call, site.torch))
+    selected = select_value(name, if_value, else_value, functools.partial(where_call, site.torch_name))
     if selected is None or isinstance(selected, str):
         return
     lines = [f"{name} = {parenthesize_lines(condition)}", render_value(selected)]
@@ -593,12 +601,12 @@ def _propose_single_return(
 ) -> Iterator[Proposal]:
     draft, (if_side, else_side) = site.draft, branch_sides
     tests = [branch.test, *if_side.nested_tests, *else_side.nested_tests]
-    where, cond = (functools.partial(call, site.torch) for call in (where_call, _cond_call))
+    where, cond = (functools.partial(call, site.torch_name) for call in (where_call, _cond_call))
     block = draft.block_of(branch)
     statements_after = block[block.index(branch) + 1 :] if branch in block else []
     final_return = statements_after[0] if len(statements_after) == 1 else None
     if not branch.orelse and isinstance(final_return, ast.Return):
-        else_side = read_side(draft, [final_return], "_else", site.torch) or else_side
+        else_side = read_side(draft, [final_return], "_else", site.torch_name) or else_side
     has_effects = _lasting_changes(site, branch, condition, (if_side, else_side)) != []
     selected_value = select_value(condition, if_side.result, else_side.result, where)
     is_repeated = selected_value is not None and render_value(selected_value).count(condition) > 1
@@ -637,8 +645,8 @@ def _propose_single_return(
 def _lasting_changes(
     site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
 ) -> list[str] | None:
-    """Return statements that make the sides' changes to anything but local names; ``None`` if that is impossible."""
-    lasting = (
+    """Return statements for the sides' changes to anything but local names; ``None`` if that is impossible."""
+    lasting_targets = (
         branch_sides[0].in_place_targets
         | branch_sides[1].in_place_targets
         | outer_names(site.function or site.draft.tree)
@@ -646,7 +654,9 @@ def _lasting_changes(
     if_side, else_side = (
         BranchSide(
             values={
-                target: text for target, text in side.values.items() if target in lasting or not target.isidentifier()
+                target: text
+                for target, text in side.values.items()
+                if target in lasting_targets or not target.isidentifier()
             },
             in_place_targets=side.in_place_targets,
         )
@@ -678,10 +688,10 @@ def _propose_without_early_return(
     for later_return in later_returns:
         if draft.enclosing_function(later_return) is not function:
             continue
-        side_of_return = read_side(draft, [later_return], "_else", site.torch)
+        side_of_return = read_side(draft, [later_return], "_else", site.torch_name)
         if side_of_return is None:
             return
-        select = functools.partial(where_call, site.torch)
+        select = functools.partial(where_call, site.torch_name)
         selected_value = select_value(name, result, side_of_return.result, select)
         if selected_value is None:
             return
@@ -692,7 +702,7 @@ def _propose_without_early_return(
 
 
 def _propose_without_skip(site: Site, branch: ast.If, condition: str) -> Iterator[Proposal]:
-    """Yield a change that always runs the rest of a loop's body, and undoes its changes where it was skipped."""
+    """Yield a change that always runs the rest of a loop's body, and undoes its changes if it should be skipped."""
     draft = site.draft
     loop = draft.enclosing(branch, ast.For)
     if loop is None:
@@ -723,7 +733,7 @@ def _propose_without_skip(site: Site, branch: ast.If, condition: str) -> Iterato
         *(f"{saved_name} = {name}" for name, saved_name in saved_names.items()),
     ]
     restoring_lines = [
-        f"{name} = {where_call(site.torch, skip, saved_name, name)}" for name, saved_name in saved_names.items()
+        f"{name} = {where_call(site.torch_name, skip, saved_name, name)}" for name, saved_name in saved_names.items()
     ]
     if is_guarded and isinstance(loop_statement, ast.If):
         restoring_lines = [

@@ -45,7 +45,7 @@ def rewrite_guard_as_branch(site: Site) -> Site | None:
     text = draft.apply_splices(splices)
     new_draft = draft_of(text, draft.taken_names) if text is not None else None
     line = case.body[0].lineno - draft.text.count("\n", start, end)
-    branch = new_draft.find(line, None, line, None) if new_draft is not None else None
+    branch = new_draft.find_node(line, None, line, None) if new_draft is not None else None
     if new_draft is None or not isinstance(branch, ast.If):
         return None
     return replace(site, draft=new_draft, node=branch, statement=branch)

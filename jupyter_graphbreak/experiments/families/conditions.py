@@ -27,7 +27,7 @@ _METHODS_TO_HOST = {"item", "cpu", "tolist"}
 _CASTS = {"bool", "float", "int"}
 #: Single precision represents all integers up to this one.
 _MAX_EXACT_SINGLE = 1 << 24
-#: Double precision represents all integers below this one, and some that exceed it become equal to it.
+#: Double precision represents all integers below this one, and rounds some larger ones to it.
 _MAX_EXACT_DOUBLE = 1 << 53
 
 
@@ -90,31 +90,31 @@ def split_test(test: ast.expr, python_operand_count: int = 0) -> tuple[ast.expr,
     return ast.copy_location(ast.BoolOp(ast.And(), tensor_operands), tensor_operands[0]), python_test
 
 
-def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
+def tensor_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | None:
     """Return a test as an expression for a boolean tensor; ``None`` if its form is not supported."""
     if isinstance(test, ast.BoolOp):
-        return _combined_condition(draft, test, torch)
+        return _combined_condition(draft, test, torch_name)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        condition = tensor_condition(draft, test.operand, torch)
-        return f"{torch}.logical_not({condition})" if condition else None
+        condition = tensor_condition(draft, test.operand, torch_name)
+        return f"{torch_name}.logical_not({condition})" if condition else None
     if isinstance(test, ast.Compare):
         return _comparison_condition(draft, test)
     if isinstance(test, ast.Name) and _is_flag(draft, test):
-        return f"{torch}.as_tensor({test.id})"
+        return f"{torch_name}.as_tensor({test.id})"
     if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
         return None
-    return _call_condition(draft, test, torch) or f"{as_operand(_text_on_device(draft, test))} != 0"
+    return _call_condition(draft, test, torch_name) or f"{as_operand(_text_on_device(draft, test))} != 0"
 
 
-def _combined_condition(draft: Draft, test: ast.BoolOp, torch: str) -> str | None:
+def _combined_condition(draft: Draft, test: ast.BoolOp, torch_name: str) -> str | None:
     first, *rest = test.values
     form = _form_of(first)
     if form is not None and all(_form_of(node) == form for node in rest):
-        # All are tensors if the first one is. For another object, the function raises an error instead of testing it.
+        # If the first one is a tensor, all are. For any other object, the function raises instead of testing it.
         function = "logical_and" if isinstance(test.op, ast.And) else "logical_or"
         texts = map(draft.text_of, test.values)
-        return functools.reduce(lambda left, right: f"{torch}.{function}({left}, {right})", texts)
-    parts = [tensor_condition(draft, first, torch), *(_later_condition(draft, node, torch) for node in rest)]
+        return functools.reduce(lambda left, right: f"{torch_name}.{function}({left}, {right})", texts)
+    parts = [tensor_condition(draft, first, torch_name), *(_later_condition(draft, node, torch_name) for node in rest)]
     sign = " & " if isinstance(test.op, ast.And) else " | "
     return sign.join(as_operand(part) for part in parts if part) if all(parts) else None
 
@@ -122,7 +122,7 @@ def _combined_condition(draft: Draft, test: ast.BoolOp, torch: str) -> str | Non
 def _form_of(node: ast.expr) -> str | None:
     """Return the attribute that an expression reads, such as ``.hot`` of ``a.hot``, or the function that it calls.
 
-    ``None`` for expressions of other forms, and if the name tells what the expression returns.
+    ``None`` for expressions of other forms, and if the name already tells what the expression returns.
     """
     if isinstance(node, ast.Attribute):
         return None if is_host_test(node) else f".{node.attr}"
@@ -131,7 +131,7 @@ def _form_of(node: ast.expr) -> str | None:
     return f"{name}()" if name and not has_known_result and not is_host_test(node) else None
 
 
-def _later_condition(draft: Draft, node: ast.expr, torch: str) -> str | None:
+def _later_condition(draft: Draft, node: ast.expr, torch_name: str) -> str | None:
     """Return a later operand, which may be any object, as a condition; ``None`` if its form is not supported."""
     name = called_name(node)
     is_number = (
@@ -140,7 +140,7 @@ def _later_condition(draft: Draft, node: ast.expr, torch: str) -> str | None:
     has_form = isinstance(node, ast.BoolOp | ast.Compare | ast.Constant | ast.NamedExpr | ast.Lambda | ast.Await)
     is_negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
     if is_number or has_form or is_negated or (isinstance(node, ast.Name) and _is_flag(draft, node)):
-        return tensor_condition(draft, node, torch)
+        return tensor_condition(draft, node, torch_name)
     return f"bool({draft.text_of(node)})"  # `!= 0` would be true for an empty list
 
 
@@ -155,22 +155,22 @@ def _is_flag(draft: Draft, name: ast.Name) -> bool:
     )
 
 
-def _call_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
+def _call_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | None:
     while (moved_tensor := tensor_moved_to_host(test)) is not None:
         test = moved_tensor
     if not isinstance(test, ast.Call):
-        return tensor_condition(draft, test, torch) if isinstance(test, ast.Compare) else None
+        return tensor_condition(draft, test, torch_name) if isinstance(test, ast.Compare) else None
     name = called_name(test)
     if isinstance(test.func, ast.Name) and name in {"any", "all"}:
-        return _condition_of_items(draft, test, torch)
+        return _condition_of_items(draft, test, torch_name)
     if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two operands
-        return _all_equal(draft, test, torch)
+        return _equality_condition(draft, test, torch_name)
     if name == "is_nonzero" and len(test.args) == 1:
         return f"{as_operand(_text_on_device(draft, test.args[0]))} != 0"
     return draft.text_of(test) if name in _BOOLEAN_FUNCTIONS else None
 
 
-def _condition_of_items(draft: Draft, test: ast.Call, torch: str) -> str | None:
+def _condition_of_items(draft: Draft, test: ast.Call, torch_name: str) -> str | None:
     """Return Python's ``any`` or ``all`` over items as a tensor, from the number of items that decide the result."""
     items = test.args[0] if len(test.args) == 1 and not test.keywords else None
     if not isinstance(items, ast.GeneratorExp | ast.ListComp):
@@ -182,13 +182,17 @@ def _condition_of_items(draft: Draft, test: ast.Call, torch: str) -> str | None:
                 deciding = negated
             case _:
                 deciding = ast.UnaryOp(ast.Not(), deciding)
-    condition = tensor_condition(draft, deciding, torch)
+    condition = tensor_condition(draft, deciding, torch_name)
     loops = [
         f"for {draft.text_of(loop.target)} in {as_operand(draft.text_of(loop.iter))}"
         + "".join(f" if {as_operand(draft.text_of(test))}" for test in loop.ifs)
         for loop in items.generators
     ]
-    return f"{torch}.as_tensor(sum([{condition} {' '.join(loops)}]) {'>' if is_any else '=='} 0)" if condition else None
+    return (
+        f"{torch_name}.as_tensor(sum([{condition} {' '.join(loops)}]) {'>' if is_any else '=='} 0)"
+        if condition
+        else None
+    )
 
 
 def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
@@ -207,7 +211,7 @@ def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
     return " & ".join(f"({left} {signs[type(op)]} {right})" for left, op, right in pairs)
 
 
-def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
+def _equality_condition(draft: Draft, test: ast.Call, torch_name: str) -> str:
     name = called_name(test)
     if name == "equal":
         left, right = (as_operand(draft.text_of(node)) for node in test.args[:2])
@@ -218,11 +222,11 @@ def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
     arguments = arguments_of(test)
     names = ["" for _ in test.args] + [f"{keyword.arg}=" for keyword in test.keywords]
     texts = (f"{name}{draft.text_of(node)}" for name, node in zip(names, arguments, strict=True))
-    return f"{torch}.isclose({', '.join(texts)}).all()"
+    return f"{torch_name}.isclose({', '.join(texts)}).all()"
 
 
 def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
-    """Return the text of an expression whose values stay on the device.
+    """Return the text of an expression, rewritten so that its values stay on the device.
 
     Parameters
     ----------

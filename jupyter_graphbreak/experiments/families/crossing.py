@@ -199,7 +199,7 @@ def _conditions_crossed(
     is_crossed: Callable[[ast.AST], bool],
     hidden_effects: HiddenEffects | None,
 ) -> tuple[Condition, ...]:
-    """Return the conditions under which the code that is crossed may change what the moved code reads.
+    """Return the conditions under which the crossed code may change what the moved code reads.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _conditions_crossed(
     hidden_effects : HiddenEffects or None
         The effects that the syntax does not show; ``None`` if none of them can affect the moved code.
     """
-    # All nodes of a parsed tree share the same context and operator nodes.
+    # In a parsed tree, expressions share their context and operator nodes.
     moved_nodes = {part for node in moved_code for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
     names = {name for node in moved_code for name in names_read(node)}
     owners = {name for node in moved_code for name in _attribute_owners(node)}
@@ -220,14 +220,14 @@ def _conditions_crossed(
     ]
     repeated_nodes = {part for loop in loops for part in ast.walk(loop)}
 
-    def changes(part: ast.AST) -> bool:
-        is_change = _may_change(part, names, owners) or (hidden_effects is not None and hidden_effects.may_occur(part))
-        return part not in moved_nodes and is_change
+    def is_change(part: ast.AST) -> bool:
+        has_hidden_effect = hidden_effects is not None and hidden_effects.may_occur(part)
+        return part not in moved_nodes and (_may_change(part, names, owners) or has_hidden_effect)
 
     crossed_nodes = [
         node for node in ast.walk(function) if node not in moved_nodes and (node in repeated_nodes or is_crossed(node))
     ]
-    conditions = list(_conditions_in_function(site, function, crossed_nodes, changes))
+    conditions = list(_conditions_in_function(site, function, crossed_nodes, is_change))
     unused_values = {node.value for node in crossed_nodes if isinstance(node, ast.Expr)}  # called for their effects
     called_names = [
         _name_of_callee(node)
@@ -260,7 +260,7 @@ def _name_of_callee(node: ast.AST) -> str:
 
 
 def _conditions_in_function(
-    site: Site, function: FunctionNode, crossed_nodes: Sequence[ast.AST], changes: Callable[[ast.AST], bool]
+    site: Site, function: FunctionNode, crossed_nodes: Sequence[ast.AST], is_change: Callable[[ast.AST], bool]
 ) -> Iterator[Condition]:
     """Yield the conditions under which a function changes something: tests, and changes that may be skipped."""
     branches = set(_branches(function)) & set(crossed_nodes)
@@ -268,10 +268,10 @@ def _conditions_in_function(
         (test, result)
         for node in branches
         for test, result, side in _branch_sides(node)
-        if any(map(changes, _nodes_of_side(side)))
+        if any(map(is_change, _nodes_of_side(side)))
     ]
     yield from _as_conditions(site, changing_tests)
-    skippable_changes = [part for part in crossed_nodes if changes(part) and _may_be_skipped(site, function, part)]
+    skippable_changes = [part for part in crossed_nodes if is_change(part) and _may_be_skipped(site, function, part)]
     expressions = dict.fromkeys(_evaluated_expression(site, part) for part in skippable_changes)
     yield from (site.condition(part, sides=()) for part in expressions if part is not None)
 

@@ -80,7 +80,7 @@ def defer(
     statement : ast.stmt
         A call, a ``raise``, an ``assert``, or an ``if`` around such statements.
     clone_changed_values : bool
-        Whether to return copies of values that later statements may change.
+        Whether the graph returns copies of the values that later statements may change.
     """
     local_names = _local_names(function)
     parts = _needed_expressions(statement, local_names, parameters_of(function))
@@ -236,7 +236,7 @@ def _root_name(node: ast.expr) -> str:
 
 
 def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
-    """Return whether a method such as ``add_`` or an assignment to items may change a tensor in place."""
+    """Return whether a method such as ``add_`` or an item assignment may change a tensor in place."""
     root = _root_name(leaf)
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

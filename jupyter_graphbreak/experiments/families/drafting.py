@@ -111,7 +111,9 @@ class Draft:
         """Return whether an ``if`` is written as an ``elif``."""
         return isinstance(statement, ast.If) and self.text_of(statement).startswith("elif")
 
-    def find(self, line: int, column: int | None, end_line: int, end_column: int | None) -> ast.expr | ast.stmt | None:
+    def find_node(
+        self, line: int, column: int | None, end_line: int, end_column: int | None
+    ) -> ast.expr | ast.stmt | None:
         """Return the innermost node with the given range; without columns, the statement that begins on the line.
 
         Columns count characters. If no node has the range, as PyTorch reports an ``if`` only up to its test, the

@@ -31,7 +31,7 @@ _ROW_UPDATES = {"index_add_", "index_copy_", "index_put_", "scatter_add_"}
 
 @dataclass(frozen=True)
 class _ExpertLoop:
-    """A loop whose variable is the index of an expert that occurs in a tensor.
+    """A loop over the indices of the experts that occur in a tensor.
 
     Parameters
     ----------

@@ -136,7 +136,7 @@ class _InnerCompilationWriter:
         options = {compile_options(drafts[site.source], site.node) for site in self._compile_sites}
         self._options = next(iter(options), "")
         order = [*(site.source for site in self._compile_sites), *drafts]
-        self._torch = next(filter(None, (name_of_torch(drafts[source]) for source in order)), "torch")
+        self._torch_name = next(filter(None, (name_of_torch(drafts[source]) for source in order)), "torch")
         may_compile_elsewhere = not self._compile_sites and any(
             _COMPILE_CALL.search(draft.text) for draft in drafts.values()
         )
@@ -222,16 +222,16 @@ class _InnerCompilationWriter:
         if not call.method:
             return f"{expression}.compile{self._options or '()'}"
         option_arguments = f", {self._options[1:-1]}" if self._options else ""
-        compile_call = f"{self._torch}.compile(type({expression}).{call.method}{option_arguments})"
+        compile_call = f"{self._torch_name}.compile(type({expression}).{call.method}{option_arguments})"
         return f"{expression}.{call.method} = {compile_call}.__get__({expression})"
 
     def _decorate(self, call: InnerCall, files: Mapping[str, str]) -> None:
         for source, draft in self._drafts.items():
             for node in draft.tree.body:
                 if isinstance(node, FunctionNode) and node.name == call.name and files.get(source) == call.filename:
-                    torch = name_of_torch(draft) or "torch"
+                    torch_name = name_of_torch(draft) or "torch"
                     start = draft.line_start(first_line(node))
-                    self._add_splice(source, Splice(start, start, f"@{torch}.compile{self._options}\n"))
+                    self._add_splice(source, Splice(start, start, f"@{torch_name}.compile{self._options}\n"))
                     return
         self.is_possible = False
 
@@ -342,7 +342,7 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
     }
     created_names = {name for draft in drafts.values() for name in _names_of_objects(draft, entry.owner or entry.name)}
     for source, draft in drafts.items():
-        torch = name_of_torch(draft) or "torch"
+        torch_name = name_of_torch(draft) or "torch"
         for node in ast.walk(draft.tree):
             if isinstance(node, FunctionNode) and not entry.is_module and node.name == entry.name:
                 owner = next(draft.ancestors(node), None)
@@ -350,7 +350,7 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
                     yield from (
                         _CompileSite(source, part, None)
                         for part in node.decorator_list
-                        if is_torch_compile(part, torch)
+                        if is_torch_compile(part, torch_name)
                     )
             if (
                 not isinstance(node, ast.Call)
@@ -358,7 +358,7 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
                 or node.func.attr != "compile"
             ):
                 continue
-            if dotted_name(node.func.value) != torch:
+            if dotted_name(node.func.value) != torch_name:
                 if entry.is_module and dotted_name(node.func.value) in created_names:
                     yield _CompileSite(source, node, node.func.value)
             elif node.args and _is_entry(node.args[0], entry, functions, created_names):

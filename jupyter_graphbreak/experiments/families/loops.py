@@ -80,7 +80,7 @@ class _LoopExit:
 
 def _propose_for_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> Iterator[Proposal]:
     draft = site.draft
-    condition = tensor_condition(draft, branch.test, site.torch)
+    condition = tensor_condition(draft, branch.test, site.torch_name)
     index = loop.body.index(branch)
     last_statement = branch.body[-1]
     if condition is None or branch.orelse or not _ends_without_exit(loop):
@@ -123,10 +123,10 @@ def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal
     other_tests = [node for node in test.values if node not in counting_tests]
     if len(counting_tests) != 1 or not isinstance(counting_tests[0], ast.Compare) or len(other_tests) != 1:
         return
-    continue_condition = tensor_condition(draft, other_tests[0], site.torch)
+    continue_condition = tensor_condition(draft, other_tests[0], site.torch_name)
     if continue_condition is None or is_host_test(other_tests[0]):
         return
-    exit_ = _LoopExit(loop, [], loop.body, other_tests[0], f"{site.torch}.logical_not({continue_condition})")
+    exit_ = _LoopExit(loop, [], loop.body, other_tests[0], f"{site.torch_name}.logical_not({continue_condition})")
     splices = _splices_to_run_to_end(site, exit_, None, [])
     if splices is not None:
         splices.append(draft.replacement(test, draft.text_of(counting_tests[0])))
@@ -161,7 +161,7 @@ def _splices_to_run_to_end(
     exit_statements : sequence of ast.stmt
         The statements of the branch before the exit.
     """
-    draft, loop, torch = site.draft, exit_.loop, site.torch
+    draft, loop, torch_name = site.draft, exit_.loop, site.torch_name
     counter = _counter_to_keep(draft, loop)
     state = _carried_names(site, exit_, exit_statements, kept_counter=counter)
     if state is None:
@@ -170,7 +170,7 @@ def _splices_to_run_to_end(
     kept_names = {name: fresh_name(draft, f"{name}_kept") for name in state}
 
     def selections(names: Sequence[str]) -> list[str]:
-        return [f"{name} = {torch}.where({is_over_name}, {kept_names[name]}, {name})" for name in names]
+        return [f"{name} = {torch_name}.where({is_over_name}, {kept_names[name]}, {name})" for name in names]
 
     set_before_exit = [name for name in state if name in _assigned_names(exit_.statements_before)]
     set_after_exit = [name for name in state if name in _assigned_names(exit_.statements_after)]
@@ -182,13 +182,15 @@ def _splices_to_run_to_end(
     ]
     last_name = fresh_name(draft, f"last_{counter}") if counter is not None else None
     if last_name is not None:
-        lines.append(f"{last_name} = {torch}.where({is_over_name}, {last_name}, {counter})")
+        lines.append(f"{last_name} = {torch_name}.where({is_over_name}, {last_name}, {counter})")
     for statement in exit_statements:
         assignment = _assignment(statement)
         if assignment is None:
             return None
         name, value = assignment[0].id, as_argument(draft, assignment[1])
-        lines.append(f"{name} = {torch}.where({stops_name} & {torch}.logical_not({is_over_name}), {value}, {name})")
+        lines.append(
+            f"{name} = {torch_name}.where({stops_name} & {torch_name}.logical_not({is_over_name}), {value}, {name})"
+        )
     lines += [
         f"{is_over_name} = {is_over_name} | {stops_name}",
         *(f"{kept_names[name]} = {name}" for name in set_after_exit),
@@ -233,24 +235,28 @@ def _splices_to_return_after_end(
     ):
         return None
     is_over_name, stops_name, early_name = (fresh_name(draft, name) for name in ("over", "stop", "early"))
-    torch, value = site.torch, as_argument(draft, early_return.value)
+    torch_name, value = site.torch_name, as_argument(draft, early_return.value)
     lines = [
         f"{stops_name} = {parenthesize_lines(exit_.condition)}",
-        f"{early_name} = {value} if {early_name} is None else {torch}.where({is_over_name}, {early_name}, {value})",
+        (
+            f"{early_name} = {value} if {early_name} is None"
+            f" else {torch_name}.where({is_over_name}, {early_name}, {value})"
+        ),
         f"{is_over_name} = {is_over_name} | {stops_name}",
     ]
     return [
         draft.insertion_before(loop, [f"{is_over_name}, {early_name} = False, None"]),
         draft.statement_replacement(branch, lines),
         draft.replacement(
-            final_return.value, f"{torch}.where({is_over_name}, {early_name}, {as_argument(draft, final_return.value)})"
+            final_return.value,
+            f"{torch_name}.where({is_over_name}, {early_name}, {as_argument(draft, final_return.value)})",
         ),
     ]
 
 
 def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     draft = site.draft
-    condition = tensor_condition(draft, loop.test, site.torch)
+    condition = tensor_condition(draft, loop.test, site.torch_name)
     if (
         condition is None
         or loop.orelse
@@ -274,7 +280,7 @@ def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
         f"def {body_function}({names}):",
         *(f"{step}{line}" for line in body),
         f"{step}return {', '.join(results)}{comma}",
-        f"{names}{comma} = {site.torch}.while_loop({condition_function}, {body_function}, ({names}{comma}))",
+        f"{names}{comma} = {site.torch_name}.while_loop({condition_function}, {body_function}, ({names}{comma}))",
     ]
     splice = draft.statement_replacement(loop, lines)
     yield from site.propose_edit(FAMILY, _WHILE_LOOP_TITLE, [splice], [loop.test], assumptions_of(draft, [loop.test]))

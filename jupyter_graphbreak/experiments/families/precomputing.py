@@ -83,7 +83,7 @@ class PrecomputingChange(NamedTuple):
     is_tensor: bool
 
 
-def propose_precomputed(
+def propose_precomputing(
     source: str, line: int, texts: Mapping[str, str], read_expressions: ReadExpressions
 ) -> Iterator[PrecomputingChange]:
     """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values.
@@ -107,23 +107,23 @@ def propose_precomputed(
     if not parts.is_worthwhile():
         return
     site = Site(source, draft, function.body[0], function.body[0], texts)
-    torch, _ = torch_name_and_imports(draft, function)
+    torch_name, _ = torch_name_and_imports(draft, function)
     names = parts.needed_names()
     values_text = " and ".join(f"`{parts.text_in_title(name)}`" for name in names)
-    for is_tensor, dtype in ((True, f", dtype={torch}.float64"), (True, ""), (False, "")):
-        lines = [*parts.lines, *(f"{name} = {torch}.as_tensor({name}{dtype})" for name in names if is_tensor)]
+    for is_tensor, dtype in ((True, f", dtype={torch_name}.float64"), (True, ""), (False, "")):
+        lines = [*parts.lines, *(f"{name} = {torch_name}.as_tensor({name}{dtype})" for name in names if is_tensor)]
         new_texts = wrap_function(site, function, ", ".join(names), _lines_before_return(lines), parts.splices)
         inner_name = _added_function(draft, new_texts[source]) if new_texts is not None else None
         if new_texts is not None and inner_name is not None:
             passing_text = f", and pass {'tensors' if len(names) > 1 else 'a tensor'}" if is_tensor else ""
-            dtype_text = f" of `{torch}.float64`" if dtype else ""
+            dtype_text = f" of `{torch_name}.float64`" if dtype else ""
             yield PrecomputingChange(
                 f"Compute {values_text} before the call{passing_text}{dtype_text}", new_texts, inner_name, is_tensor
             )
 
 
 def _lines_before_return(lines: list[str]) -> Callable[[str], list[str]]:
-    """Return a function that returns the lines, followed by a ``return`` of a call."""
+    """Return a function that takes a call, and returns the lines followed by a ``return`` of that call."""
     return lambda call: [*lines, f"return {call}"]
 
 

@@ -66,7 +66,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     statements = [statement]
     if site.function is not None:
         statements = _all_output_statements(problem, site, site.function, statement)
-    test = f"if not {site.torch}.compiler.is_compiling():"
+    test = f"if not {site.torch_name}.compiler.is_compiling():"
     splices = [
         site.draft.statement_replacement(node, [test, f"    {site.draft.text_of(node)}"])
         for node in filter(_is_output, statements)
@@ -124,7 +124,7 @@ def _propose_after_call(
 ) -> Iterator[Proposal]:
     draft = site.draft
     statements = _all_output_statements(problem, site, function, statement)
-    title = _title(statements)
+    title = _title_for(statements)
     for clone_changed_values in (False, True):
         parts = [
             deferral.defer(draft, function, node, clone_changed_values=clone_changed_values) for node in statements
@@ -157,7 +157,7 @@ def _conditions_changing_output(
     return crossing.conditions_after(site, function, statements, values, _is_output)
 
 
-def _title(statements: list[ast.stmt]) -> str:
+def _title_for(statements: list[ast.stmt]) -> str:
     """Return a title for moved calls: "Print after the call", "Run `opt.step()`, write messages and check ..."."""
     output_functions: set[str] = set()
     called_functions: dict[str, None] = {}

@@ -69,7 +69,7 @@ def assumptions_of(
     risky_parts: list[ast.expr] = []
     for test in tests:
         for operation in (node for node in ast.walk(test) if isinstance(node, ast.BoolOp)):
-            # Python still decides the operands before the rest.
+            # Python still decides the operands that precede the rest.
             rest_of_test = split_test(operation, python_operand_count if operation is tests[0] else 0)[0]
             values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
             risky_parts += [part for part in map(first_part_that_may_raise, values[1:]) if part is not None]
@@ -114,15 +114,15 @@ def _names_compared_by_order(draft: Draft, test: ast.expr) -> set[str]:
 def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
     """Return the names in the indices or labels with which an expression, or a function it calls, looks items up."""
     if not isinstance(node, ast.Call):
-        return _names_in_lookup(draft, node)
+        return _names_in_direct_lookup(draft, node)
     name = called_name(node)
     functions = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and part.name == name]
-    looked_up = (_names_in_lookup(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
-    return _names_of_arguments(node) if any(looked_up) else _names_in_lookup(draft, node)
+    looked_up = (_names_in_direct_lookup(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
+    return _names_of_arguments(node) if any(looked_up) else _names_in_direct_lookup(draft, node)
 
 
-def _names_in_lookup(draft: Draft, node: ast.AST) -> set[str]:
-    """Return the names in the indices or labels with which an expression itself looks items up."""
+def _names_in_direct_lookup(draft: Draft, node: ast.AST) -> set[str]:
+    """Return the names in the indices or labels with which an expression directly looks items up."""
     if isinstance(node, ast.Subscript):
         parts = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice | ast.Compare)]
         return set() if parts else names_read(node.slice)
@@ -170,7 +170,7 @@ def is_protected(draft: Draft, node: ast.AST) -> bool:
     return False
 
 
-def is_handled(draft: Draft, node: ast.AST) -> bool:
+def may_be_handled(draft: Draft, node: ast.AST) -> bool:
     """Return whether an enclosing statement of the same function may handle what a piece of code raises."""
     inner = node
     for outer in draft.ancestors(node):

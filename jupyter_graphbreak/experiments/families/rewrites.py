@@ -28,7 +28,7 @@ _DOUBLE_RESULT_ASSUMPTION = "with a tensor of integers, the number makes the com
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield the rewrites of the rules for the break's cause."""
+    """Yield the proposals of the rules for the break's cause, and of those that apply to any cause."""
     site = site_of(problem)
     if site is None:
         return
@@ -44,7 +44,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _find_call(site: Site, *names: str) -> ast.Call | None:
-    """Return the call to one of some functions, at a break or in its statement; ``None`` if there is none."""
+    """Return the first call to one of the named functions, at a break or in its statement; else ``None``."""
     nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
     for part in nodes:
         if isinstance(part, ast.Call) and called_name(part) in names:
@@ -56,11 +56,11 @@ def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
     call = _find_call(site, "random_")
     if call is None or not isinstance(call.func, ast.Attribute) or not call.args or len(call.args) > 2:  # noqa: PLR2004 - a range
         return
-    torch = site.torch
+    torch_name = site.torch_name
     tensor = site.draft.text_of(call.func.value)
     bounds = [as_argument(site.draft, node) for node in call.args]
     low, high = bounds if len(bounds) > 1 else ("0", bounds[0])
-    random_tensor = f"{torch}.randint_like({tensor}, {low}, {high})"
+    random_tensor = f"{torch_name}.randint_like({tensor}, {low}, {high})"
     new_text = (
         f"{tensor}.copy_({random_tensor})" if isinstance(call.func.value, ast.Name | ast.Attribute) else random_tensor
     )
@@ -115,16 +115,16 @@ def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
 def _check_in_graph(site: Site) -> Iterator[Proposal]:
     """Move a check that raises into the graph, with a constant message."""
     statement = site.statement
-    torch = site.torch
+    torch_name = site.torch_name
     remaining_check = ""
     if isinstance(statement, ast.Raise):
         statement = next((node for node in site.draft.ancestors(statement) if isinstance(node, ast.If)), statement)
     if isinstance(statement, ast.Assert):
-        condition, message_node = tensor_condition(site.draft, statement.test, torch), statement.msg
+        condition, message_node = tensor_condition(site.draft, statement.test, torch_name), statement.msg
     elif isinstance(statement, ast.If) and _only_raises(statement):
         test, remaining_check = split_test(statement.test)
-        failure_condition = tensor_condition(site.draft, test, torch)
-        condition = f"{torch}.logical_not({failure_condition})" if failure_condition is not None else None
+        failure_condition = tensor_condition(site.draft, test, torch_name)
+        condition = f"{torch_name}.logical_not({failure_condition})" if failure_condition is not None else None
         raised_expression = statement.body[0].exc if isinstance(statement.body[0], ast.Raise) else None
         message_node = (
             raised_expression.args[0] if isinstance(raised_expression, ast.Call) and raised_expression.args else None
@@ -135,7 +135,7 @@ def _check_in_graph(site: Site) -> Iterator[Proposal]:
         return
     is_string = isinstance(message_node, ast.Constant) and isinstance(message_node.value, str)
     message = site.draft.text_of(message_node) if message_node is not None and is_string else '"check failed"'
-    check = f"{torch}._assert_async({condition}, {message})"
+    check = f"{torch_name}._assert_async({condition}, {message})"
     lines = [check]
     if remaining_check and isinstance(statement, ast.If):
         lines = [f"if {remaining_check}:", f"{indentation_step(site.draft, statement)}{check}"]
@@ -150,15 +150,15 @@ def _only_raises(branch: ast.If) -> bool:
 
 
 def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
-    """Loop without the progress bar when compiling."""
+    """Drop the progress bar of a loop when compiling."""
     loop = site.statement
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 1:
         return
     if called_name(loop.iter) not in {"tqdm", "track"}:
         return
-    torch = site.torch
+    torch_name = site.torch_name
     items, iterable = as_operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
-    new_iterable = f"({items} if {torch}.compiler.is_compiling() else {iterable})"
+    new_iterable = f"({items} if {torch_name}.compiler.is_compiling() else {iterable})"
     splice = site.draft.replacement(loop.iter, new_iterable)
     yield from site.propose_edit(FAMILY, "Loop without the progress bar when compiling", [splice])
 
@@ -213,7 +213,7 @@ def _select_extreme_item(site: Site) -> Iterator[Proposal]:
         f"for {item} in {rest}:",
         *([f"{step}{item_key} = {key_name}({item})"] if key is not None else []),
         f"{step}{better} = {item_key if key is not None else item} {sign} {best_key if key is not None else best}",
-        *(f"{step}{old} = {site.torch}.where({better}, {new}, {old})" for old, new in selected_names.items()),
+        *(f"{step}{old} = {site.torch_name}.where({better}, {new}, {old})" for old, new in selected_names.items()),
     ]
     splices = [draft.insertion_before(statement, lines), draft.replacement(call, best)]
     yield from site.propose_edit(FAMILY, f"Find the {call.func.id} item by item, with torch.where", splices)

@@ -28,18 +28,18 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    yield from _keep_condition(site)
+    yield from _propose_keeping_condition(site)
     rewrites = problem.cause.rewrites
     if "keep the tensor" in rewrites:
-        yield from _keep_tensor(site)
+        yield from _propose_keeping_tensor(site)
     if "mask instead of selecting" in rewrites:
-        yield from _mask_instead_of_selecting(site)
+        yield from _propose_masking(site)
     if "take values one by one" in rewrites:
-        yield from _take_one_by_one(site)
+        yield from _propose_reading_one_by_one(site)
 
 
-def _keep_tensor(site: Site) -> Iterator[Proposal]:
-    """Keep the value as a tensor without gradient, because no gradient flows through a number."""
+def _propose_keeping_tensor(site: Site) -> Iterator[Proposal]:
+    """Yield a change that keeps a tensor instead of a number, detached because no gradient flows through a number."""
     draft = site.draft
     call = next((part for part in (site.node, *draft.ancestors(site.node)) if isinstance(part, ast.Call)), None)
     tensor = tensor_moved_to_host(call) if call is not None else None
@@ -57,25 +57,25 @@ def _keep_tensor(site: Site) -> Iterator[Proposal]:
     yield from site.propose_edit(FAMILY, _KEEP_TITLE, [draft.replacement(call, new_text)])
 
 
-def _keep_condition(site: Site) -> Iterator[Proposal]:
-    """Keep a condition that is assigned to a name, such as ``not x.any()``, as a tensor that branches can test."""
+def _propose_keeping_condition(site: Site) -> Iterator[Proposal]:
+    """Yield a change that keeps a condition assigned to a name, such as ``not x.any()``, as a tensor."""
     match site.statement:
         case ast.Assign(targets=[ast.Name()], value=ast.BoolOp() | ast.UnaryOp(op=ast.Not()) as value):
-            condition = tensor_condition(site.draft, value, site.torch)
+            condition = tensor_condition(site.draft, value, site.torch_name)
             if condition is not None and site.node in ast.walk(value):
                 splices = [site.draft.replacement(value, condition)]
                 assumptions = assumptions_of(site.draft, [value])
                 yield from site.propose_edit(FAMILY, _KEEP_TITLE, splices, [value], assumptions)
 
 
-def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
-    """Compute over all elements, with neutral values for those that are not selected."""
+def _propose_masking(site: Site) -> Iterator[Proposal]:
+    """Yield changes that compute over all elements, with neutral values for those that are not selected."""
     draft = site.draft
     selection = _tensor_and_mask(site.node)
     if selection is None:
         return
     values, mask = selection
-    torch = site.torch
+    torch_name = site.torch_name
     data, where = draft.text_of(values), as_argument(draft, mask)
     method = next(draft.ancestors(site.node), None)
     call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
@@ -88,9 +88,9 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     if not isinstance(call, ast.Call) or call.args or call.keywords or not isinstance(method, ast.Attribute):
         return
     new_text = {
-        "mean": f"({torch}.where({where}, {data}, 0).sum() / {count})",
+        "mean": f"({torch_name}.where({where}, {data}, 0).sum() / {count})",
         "numel": count,
-        **{name: f"{torch}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL_ELEMENTS.items()},
+        **{name: f"{torch_name}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL_ELEMENTS.items()},
     }.get(method.attr)
     if new_text is not None:
         yield from site.propose_edit(FAMILY, title, [draft.replacement(call, new_text)])
@@ -107,8 +107,8 @@ def _tensor_and_mask(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
-def _take_one_by_one(site: Site) -> Iterator[Proposal]:
-    """Read the values of a list one by one: then a setting makes the code traceable."""
+def _propose_reading_one_by_one(site: Site) -> Iterator[Proposal]:
+    """Yield a change that reads the values of a list one by one, with a setting that makes this traceable."""
     call = site.draft.enclosing(site.node, ast.Call)
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "tolist":
         return

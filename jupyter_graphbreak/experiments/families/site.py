@@ -1,4 +1,4 @@
-"""The site of a break: the text of its source, the syntax node, and the name of torch there."""
+"""The site of a break: its source, its syntax node, and the name of torch in the source; helpers for syntax trees."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ class Site:
             The assumptions of the proposal.
         """
         splices = list(splices)
-        uses_torch = any(splice is not None and f"{self.torch}." in splice.new_text for splice in splices)
+        uses_torch = any(splice is not None and f"{self.torch_name}." in splice.new_text for splice in splices)
         text = self.draft.apply_splices([*splices, *(self._torch_imports() if uses_torch else ())])
         if text is not None:
             conditions = tuple(map(self.condition, tests))
             yield Proposal(family, title, {self.source: text}, conditions=conditions, assumptions=tuple(assumptions))
 
     @cached_property
-    def torch(self) -> str:
+    def torch_name(self) -> str:
         """The name of the torch package in the source, for new code in :meth:`propose_edit`."""
         return name_of_torch(self.draft) or "torch"
 
@@ -125,7 +125,7 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
     draft = draft_of(text, problem.taken_names) if text is not None else None
     if location is None or draft is None:
         return None
-    node = draft.find(location.line, location.column, location.end_line, location.end_column)
+    node = draft.find_node(location.line, location.column, location.end_line, location.end_column)
     statement = draft.enclosing(node, ast.stmt) if node is not None else None
     if node is None or statement is None:
         return None
@@ -206,9 +206,9 @@ def arguments_of(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def is_torch_compile(node: ast.expr, torch: str) -> bool:
+def is_torch_compile(node: ast.expr, torch_name: str) -> bool:
     """Return whether an expression is ``torch.compile`` or a call to it, given the name of the torch package."""
-    return dotted_name(node.func if isinstance(node, ast.Call) else node) == f"{torch}.compile"
+    return dotted_name(node.func if isinstance(node, ast.Call) else node) == f"{torch_name}.compile"
 
 
 def compile_options(draft: Draft, node: ast.expr) -> str:

@@ -28,7 +28,7 @@ def propose_switches(problem: Problem) -> Iterator[Proposal]:
     """Yield the switches of the library that contains the break: of a model, the library or the environment."""
     sources = {source.id: source for source in problem.report.sources}
 
-    def code_place(location: Location) -> CodeLocation:
+    def code_location(location: Location) -> CodeLocation:
         source = sources.get(location.source)
         path = source.path if source is not None and source.kind == "library" else None
         return CodeLocation(path, location.function, location.code)
@@ -36,7 +36,7 @@ def propose_switches(problem: Problem) -> Iterator[Proposal]:
     location = problem.break_.location
     if location is None:
         return
-    for switch in switches_for(code_place(location), [code_place(caller) for caller in problem.break_.stack]):
+    for switch in switches_for(code_location(location), [code_location(caller) for caller in problem.break_.stack]):
         if switch.code is not None:
             assumptions = (f"with it, {switch.result_difference}",) if switch.result_difference is not None else ()
             yield Proposal(SWITCHES, switch.title, code=switch.code, assumptions=assumptions)

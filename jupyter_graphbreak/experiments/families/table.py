@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.families import (
     sizes,
     switches,
 )
-from jupyter_graphbreak.experiments.families.protection import is_handled
+from jupyter_graphbreak.experiments.families.protection import may_be_handled
 from jupyter_graphbreak.experiments.families.site import site_at
 
 if TYPE_CHECKING:
@@ -89,6 +89,6 @@ def _handled_code(problem: Problem) -> str | None:
     )
     for location in (problem.break_.location, *callers_within_compiled_code):
         site = site_at(problem, location)
-        if site is not None and is_handled(site.draft, site.node):
+        if site is not None and may_be_handled(site.draft, site.node):
             return site.draft.text_of(site.node).partition("\n")[0]
     return None

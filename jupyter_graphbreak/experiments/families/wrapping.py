@@ -77,13 +77,13 @@ def wrap_function(
         The edits of the inner function.
     """
     draft = site.draft
-    torch, imports = torch_name_and_imports(draft, function)
+    torch_name, imports = torch_name_and_imports(draft, function)
     inner_name = fresh_name(draft, f"_{function.name}_compiled")
     call = f"{inner_name}({', '.join([*([parameter] if parameter else []), *_forwarded_arguments(function.args)])})"
     other_sources = _stop_other_compilation(site, function)
     if other_sources is None:
         return None
-    parts = _WrapperParts(inner_name, parameter, body(call), torch, imports, other_sources)
+    parts = _WrapperParts(inner_name, parameter, body(call), torch_name, imports, other_sources)
     if function in draft.tree.body:
         all_splices = _splices_around_function(draft, function, parts, splices)
     else:
@@ -101,7 +101,7 @@ class _WrapperParts(NamedTuple):
     inner: str
     parameter: str | None
     lines: list[str]
-    torch: str
+    torch_name: str
     imports: list[str]
     other_sources: _ChangedSources
 
@@ -135,8 +135,8 @@ def _stop_other_compilation(site: Site, function: FunctionNode) -> _ChangedSourc
     compiled_names = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
     if any(_compiles_in_other_form(draft, compiled_names) for draft in all_drafts):
         return None
-    torch = name_of_torch(site.draft) or "torch"
-    is_decorated = any(is_torch_compile(node, torch) for node in function.decorator_list)
+    torch_name = name_of_torch(site.draft) or "torch"
+    is_decorated = any(is_torch_compile(node, torch_name) for node in function.decorator_list)
     has_known_compilation = is_decorated or any(_compile_calls(draft, compiled_names) for draft in all_drafts)
     if not has_known_compilation and any(
         _may_compile(draft, compiled_names, all_drafts, defines_function=draft is site.draft) for draft in all_drafts
@@ -210,7 +210,7 @@ def _is_target(node: ast.expr, compiled_names: _CompiledNames) -> bool:
         and node.attr == compiled_names.method
         and dotted_name(node.value) in compiled_names.names
     )
-    return is_method or _is_one_of(node, compiled_names.names)
+    return is_method or _refers_to_one_of(node, compiled_names.names)
 
 
 def _defines(draft: Draft, name: str) -> bool:
@@ -242,14 +242,14 @@ def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]
 
 def _compile_calls(draft: Draft, compiled_names: _CompiledNames) -> list[ast.Call]:
     """Return the calls to ``torch.compile`` whose argument reads one of the names, and those that compile in place."""
-    torch = name_of_torch(draft) or "torch"
+    torch_name = name_of_torch(draft) or "torch"
     calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call)]
     return [
         call
         for call in calls
         if _compiles_in_place(call, compiled_names)
         or (
-            is_torch_compile(call, torch)
+            is_torch_compile(call, torch_name)
             and call.args
             and not compiled_names.names.isdisjoint(names_read(call.args[0]))
         )
@@ -264,7 +264,7 @@ def _may_compile(
     Compiled attributes of objects count only in the source that defines the function. A function that compiles its
     argument counts if one of the names is passed to it; for a method, ``block.compile()`` on an unknown object counts.
     """
-    torch = name_of_torch(draft) or "torch"
+    torch_name = name_of_torch(draft) or "torch"
     defined_names = {
         node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)
     } - compiled_names.names
@@ -272,7 +272,7 @@ def _may_compile(
     receiving_functions = {
         dotted_name(call.func)
         for call in calls
-        if any(_is_one_of(argument, compiled_names.names) for argument in call.args)
+        if any(_refers_to_one_of(argument, compiled_names.names) for argument in call.args)
     }
     modules = names_imported(draft.tree)
     for node in ast.walk(draft.tree):
@@ -280,22 +280,22 @@ def _may_compile(
             continue
         if compiled_names.method and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
             root = dotted_name(node.func.value).partition(".")[0]
-            if root not in {torch, *modules}:
+            if root not in {torch_name, *modules}:
                 return True
-        if not is_torch_compile(node, torch) or not node.args:
+        if not is_torch_compile(node, torch_name) or not node.args:
             continue
         target, enclosing_function = node.args[0], draft.enclosing_function(node)
         is_possible = defines_function or isinstance(target, ast.Name)
         if (
             is_possible
-            and not _is_one_of(target, defined_names)
+            and not _refers_to_one_of(target, defined_names)
             and (enclosing_function is None or enclosing_function.name in receiving_functions)
         ):
             return True
     return False
 
 
-def _is_one_of(node: ast.expr, names: set[str]) -> bool:
+def _refers_to_one_of(node: ast.expr, names: set[str]) -> bool:
     """Return whether an expression is one of the given names, or creates an object of a class with such a name."""
     return dotted_name(node.func if isinstance(node, ast.Call) else node) in names
 
@@ -305,10 +305,10 @@ def _compiles_in_other_form(draft: Draft, compiled_names: _CompiledNames) -> boo
 
     Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and other names for ``torch.compile``.
     """
-    torch = name_of_torch(draft) or "torch"
+    torch_name = name_of_torch(draft) or "torch"
     for node in ast.walk(draft.tree):
         if isinstance(node, FunctionNode | ast.ClassDef) and node.name in compiled_names.names:
-            texts = [ast.unparse(part) for part in node.decorator_list if not is_torch_compile(part, torch)]
+            texts = [ast.unparse(part) for part in node.decorator_list if not is_torch_compile(part, torch_name)]
             if any(re.search(r"\bcompile\b", text) for text in texts):
                 return True
         if not isinstance(node, ast.Call) or not re.search(r"compile\b", ast.unparse(node.func)):
@@ -321,9 +321,9 @@ def _compiles_in_other_form(draft: Draft, compiled_names: _CompiledNames) -> boo
         ):
             return True
         for argument in node.args:
-            is_moved = is_torch_compile(node, torch) and _is_target(argument, compiled_names)
+            is_moved = is_torch_compile(node, torch_name) and _is_target(argument, compiled_names)
             is_part = isinstance(argument, ast.Attribute) and dotted_name(argument.value) in compiled_names.names
-            if not is_moved and (is_part or _is_one_of(argument, compiled_names.names)):
+            if not is_moved and (is_part or _refers_to_one_of(argument, compiled_names.names)):
                 return True
     return False
 
@@ -337,16 +337,16 @@ def _splices_around_function(
     if (
         "\n" in header
         or "[" in header
-        or not all(_belongs_to_torch(node, parts.torch) for node in function.decorator_list)
+        or not all(_belongs_to_torch(node, parts.torch_name) for node in function.decorator_list)
     ):
         return None
     sites = _compile_calls(draft, parts.other_sources.compiled_names)
-    if not all(_is_one_of(call.args[0], parts.other_sources.compiled_names.names) for call in sites):
+    if not all(_refers_to_one_of(call.args[0], parts.other_sources.compiled_names.names) for call in sites):
         return None  # a caller of the function is compiled
     if not _can_move_options(draft, sites, function.lineno):
         return None
     all_splices = [*splices, *(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)]
-    if not any(is_torch_compile(node, parts.torch) for node in function.decorator_list):
+    if not any(is_torch_compile(node, parts.torch_name) for node in function.decorator_list):
         insertion = draft.line_start(first_line(function))
         all_splices.append(Splice(insertion, insertion, f"{_decorator_lines(draft, sites, parts)}\n"))
     all_splices.append(
@@ -367,7 +367,7 @@ def _splices_around_function(
 def _decorator_lines(draft: Draft, sites: Sequence[ast.Call], parts: _WrapperParts) -> str:
     """Return the lines that compile the inner function."""
     options = (compile_options(draft, sites[0]) if sites else "") or parts.other_sources.options
-    return "\n".join([*parts.imports, f"@{parts.torch}.compile{options}"])
+    return "\n".join([*parts.imports, f"@{parts.torch_name}.compile{options}"])
 
 
 def _default_removals(draft: Draft, function: FunctionNode) -> list[Splice]:
@@ -388,10 +388,10 @@ def _default_removals(draft: Draft, function: FunctionNode) -> list[Splice]:
     return [Splice(draft.end_of(argument), draft.end_of(default), "") for argument, default in arguments_with_default]
 
 
-def _belongs_to_torch(decorator: ast.expr, torch: str) -> bool:
+def _belongs_to_torch(decorator: ast.expr, torch_name: str) -> bool:
     """Return whether a decorator comes from torch; other decorators may register the function under its name."""
     name = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
-    return name.partition(".")[0] in {"torch", torch}
+    return name.partition(".")[0] in {"torch", torch_name}
 
 
 def _extra_parameter(parameter: str | None, function: FunctionNode) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.families.branches import propose_for_size
-from jupyter_graphbreak.experiments.families.precomputing import propose_precomputed
+from jupyter_graphbreak.experiments.families.precomputing import propose_precomputing
 from jupyter_graphbreak.experiments.recompiles.candidates import (
     DYNAMIC_BY_SETTING,
     Circumstances,
@@ -255,7 +255,7 @@ class EntrySearch:
             return
         program = self._program(source)
         have_tensors_failed = False
-        for proposal in propose_precomputed(
+        for proposal in propose_precomputing(
             source, self._definition.line, program.texts, read_expressions(self._calls, variations)
         ):
             if proposal.is_tensor and have_tensors_failed:

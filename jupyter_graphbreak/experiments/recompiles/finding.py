@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP,
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, run_lines
 from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations
-from jupyter_graphbreak.experiments.remedies.change import Change, decision_for_person, remedy_of_change
+from jupyter_graphbreak.experiments.remedies.change import Change, decision_remedy, remedy_of_change
 from jupyter_graphbreak.experiments.trial.call_specs import state_roots
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -106,7 +106,7 @@ def find_recompile_remedies(
     by_entry, without_entry = _recompiles_by_entry(report, kept_entries.entries)
     for entry, recompiles in by_entry:
         on_status(f"to repeat the calls of {entry.function} on copies")
-        calls, has_repeated_calls = kept_entries.calls_of(entry), kept_entries.has_repeated_calls(entry)
+        calls, has_repeated_calls = kept_entries.calls_to(entry), kept_entries.has_repeated_calls(entry)
         search = EntrySearch(
             entry, calls, recompiles, report, texts, compile_text, on_status, has_repeated_calls=has_repeated_calls
         )
@@ -152,9 +152,9 @@ def _recompiles_by_entry(
 
     def entry_frame(ident: str) -> str:
         """Return the first frame of the entry that leads to a frame."""
-        seen: set[str] = set()
-        while ident in frames and ident not in seen:
-            seen.add(ident)
+        visited_frames: set[str] = set()
+        while ident in frames and ident not in visited_frames:
+            visited_frames.add(ident)
             frame = frames[ident]
             outer_frame = frame.caller or frame.recompile_of
             if outer_frame is None:
@@ -210,7 +210,7 @@ class _RecompileRemedyBuilder:
                 self.working_remedies.append((entry, self._remedies[-1].id, trial.candidate, findings.owner))
         for sentence, recompiles in findings.manual_steps:
             if findings.trials or sentence != GENERAL_STEP:
-                decision = decision_for_person(self._next_id(), sentence, findings.reason)
+                decision = decision_remedy(self._next_id(), sentence, findings.reason)
                 self._remedies.append(
                     replace(decision, recompiles=recompiles, is_right=findings.are_recompiles_expected)
                 )

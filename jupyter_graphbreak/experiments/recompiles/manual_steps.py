@@ -300,8 +300,8 @@ def _clause_about_shared_graphs(mentioned_variations: Variations, graphs: int) -
 def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_graphs: str) -> str:
     code = line.code.rstrip(":").strip()
     if shared_graphs and line.head is None:
-        place = f" of {line.library_file}" if line.library_file is not None else ""
-        return f"Line {line.line}{place}, `{code}`, {shared_graphs}."
+        location = f" of {line.library_file}" if line.library_file is not None else ""
+        return f"Line {line.line}{location}, `{code}`, {shared_graphs}."
     if line.library_file is not None:
         return (
             f"Line {line.line} of {line.library_file}, `{code}`, makes a constant of a size or a number: each value "

@@ -16,7 +16,7 @@ import torch
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
 from jupyter_graphbreak.experiments.recompiles.variations import Number, NumberList, Size, find_variations
 from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
-from jupyter_graphbreak.experiments.remedies.search import RANK
+from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
 from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
@@ -118,7 +118,7 @@ class CandidateTrial:
         """Return this trial combined with a remedy: with the worse of the two verdicts, and all differences."""
         return replace(
             self,
-            verdict=max(self.verdict, remedy.verdict, key=lambda verdict: RANK[verdict]),
+            verdict=max(self.verdict, remedy.verdict, key=lambda verdict: VERDICT_RANK[verdict]),
             reason=self.reason or remedy.reason,
             differences=list(dict.fromkeys([*remedy.differences, *self.differences])),
         )
@@ -587,7 +587,7 @@ def _call_with_values(
         elif isinstance(axis, NumberList):
             content = itertools.cycle(next(filter(None, axis.contents), (1,)))
             arguments[axis.path] = ContainerSpec(axis.container_type, tuple(range(int(value))))
-            arguments |= {axis.path.into("item", index): next(content) for index in range(int(value))}
+            arguments |= {axis.path.child("item", index): next(content) for index in range(int(value))}
         elif axis.path in arguments:
             arguments[axis.path] = value
         else:

@@ -67,7 +67,7 @@ class Number:
         if not self.is_replaced_as_a_whole:
             return [self.path]
         container = Path(self.path.root, self.path.steps[:-1])
-        return [container.into("item", index) for index in range(self.length)]
+        return [container.child("item", index) for index in range(self.length)]
 
     @property
     def is_int(self) -> bool:
@@ -235,7 +235,7 @@ def _numbers_in(call: CallSpec, path: Path) -> tuple[float, ...] | None:
     spec = call.arguments[path]
     if not isinstance(spec, ContainerSpec) or spec.class_ not in {list, tuple}:
         return None
-    values = [call.arguments.get(path.into("item", index)) for index in spec.keys]
+    values = [call.arguments.get(path.child("item", index)) for index in spec.keys]
     numbers = tuple(value for value in values if isinstance(value, int | float) and not isinstance(value, bool))
     return numbers if len(numbers) == len(values) else None
 

@@ -251,7 +251,7 @@ def remedy_of_change(
     )
 
 
-def decision_for_person(ident: str, sentence: str | None, reason: str | None) -> Remedy:
+def decision_remedy(ident: str, sentence: str | None, reason: str | None) -> Remedy:
     """Return a remedy that only states a decision for the user; the caller adds its breaks or recompiles.
 
     Parameters

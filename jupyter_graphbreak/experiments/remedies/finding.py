@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.remedies.application import compile_file
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
 from jupyter_graphbreak.experiments.remedies.own_edits import Patch
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
-from jupyter_graphbreak.experiments.remedies.search import RANK, Search
+from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, why_copies_failed
@@ -130,7 +130,7 @@ def find_remedies_of_call(
 
 
 def _empty_result(reason: str) -> FoundRemedies:
-    """Return the report of a function that cannot run on copies."""
+    """Return an empty report with the reason why a function cannot run on copies."""
     device = Device("auto", default_device_name())
     return FoundRemedies(Report("ok", device, diagnostics=[Diagnostic("warning", reason)], remedies=[]), [])
 
@@ -243,7 +243,7 @@ class _Progress:
         Parameters
         ----------
         is_later : bool
-            Whether the run repeats a later call of an entry: then only breaks that no earlier run reached count.
+            Whether the run repeats a later call of an entry; if so, only breaks that no earlier run reached count.
         """
         breaks_in_run = same_breaks(self.report, runner.original.report)
         searched_breaks = breaks_in_run.keys() & (
@@ -287,7 +287,7 @@ def _runner_or_reason(
 
 def _later_calls(entry: Entry, kept_entries: RecordedEntries) -> Iterator[Entry]:
     """Yield an entry with the arguments of the first later calls in its modes, if these can be rebuilt."""
-    calls = kept_entries.calls_of(entry)
+    calls = kept_entries.calls_to(entry)
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
@@ -295,7 +295,7 @@ def _later_calls(entry: Entry, kept_entries: RecordedEntries) -> Iterator[Entry]
 
 
 def _has_breaks_of_recompiles(report: Report) -> bool:
-    """Return whether some break occurs only in recompiled code."""
+    """Return whether any break occurs only in recompiled code."""
     recompiled_frames = {frame.id for frame in report.frames if frame.recompile_of is not None}
     for frame in report.frames:  # callers come first
         if frame.caller in recompiled_frames:
@@ -370,4 +370,4 @@ def choose_remedies_to_measure(remedies: Mapping[str, Candidate]) -> list[str]:
 
 def _preference(candidate: Candidate) -> tuple[int, int]:
     """Return the sort key: prefer remedies for few breaks, whose effect can be attributed, then better verdicts."""
-    return len(candidate.breaks), RANK[candidate.result.verdict]
+    return len(candidate.breaks), VERDICT_RANK[candidate.result.verdict]

@@ -20,8 +20,8 @@ from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEn
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.code_hints import parameters_of
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
+from jupyter_graphbreak.experiments.trial.named_objects import named_objects
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
-from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.records.package_paths import is_library, is_of_standard_library, package_paths
@@ -107,8 +107,8 @@ def find_inner_calls(
     files : mapping
         The file name of each source of the report, by the source's id.
     outside_breaks : frozenset of str
-        Breaks that must remain outside of what is compiled, such as the backward pass. If there are any, and the parts
-        without breaks are small, larger parts are returned that contain other breaks, but none of these.
+        Breaks that must stay outside the compiled parts, such as the backward pass. If there are any and the parts
+        without breaks are small, the result may be larger parts that contain other breaks, but none of these.
     """
     paths_by_id: dict[int, str] = {}
     with sandbox_runs():
@@ -144,7 +144,7 @@ def _largest_parts(
     root: CallNode, breaking_lines: _BreakingLines, paths_by_id: Mapping[int, str], ids_in_entry: set[int]
 ) -> InnerCalls:
     """Return the largest parts of a recorded call that run no line on which something breaks."""
-    # In a short example, a single layer stands for a model.
+    # In a short example, the model may be a single layer.
     is_one_layer = len({id(node.module) for node in root.walk() if node.module is not None}) == 1
     ops: dict[tuple[Any, ...], int] = defaultdict(int)
     parts: dict[tuple[Any, ...], list[CallNode]] = defaultdict(list)
@@ -185,7 +185,7 @@ def _breaking_lines(report: Report, files: Mapping[str, str], root: CallNode) ->
             if location is not None:
                 filename = files.get(location.source, "")
                 lines[filename, location.line].add(ident)
-                if not is_foreign_file(filename) and (filename, location.line) in recorded_lines:
+                if not is_framework_file(filename) and (filename, location.line) in recorded_lines:
                     break
     return lines
 
@@ -274,7 +274,7 @@ def _is_compilable(node: CallNode, path: str | None, *, is_one_layer: bool) -> b
     """
     if path is None or any(step.startswith("_") for step in path.split(".")):
         return False
-    is_of_torch = node.code is not None and is_foreign_file(node.code.co_filename)
+    is_of_torch = node.code is not None and is_framework_file(node.code.co_filename)
     return is_one_layer or not is_of_torch or any(part.module is not None for part in node.walk() if part is not node)
 
 
@@ -358,12 +358,12 @@ def record_calls(
     """
     root = CallNode()
     stack: list[CallNode] = []  # empty while the program does not run
-    foreign_by_code: dict[CodeType, bool] = {}
+    is_framework_by_code: dict[CodeType, bool] = {}
     earlier_profiler = sys.getprofile()
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if stack and event == "call":
-            stack.append(_node_of(frame, stack[-1], foreign_by_code))
+            stack.append(_node_of(frame, stack[-1], is_framework_by_code))
         elif event == "return" and len(stack) > 1:
             stack.pop()
 
@@ -386,32 +386,32 @@ def record_calls(
         sys.setprofile(earlier_profiler)
 
 
-def _node_of(frame: FrameType, caller: CallNode, foreign_by_code: dict[CodeType, bool]) -> CallNode:
+def _node_of(frame: FrameType, caller: CallNode, is_framework_by_code: dict[CodeType, bool]) -> CallNode:
     """Return the node of a call that starts; for a function that is part of its caller, the caller's node."""
     code = frame.f_code
     if code.co_filename == OPTIMIZER_FILE:
         return CallNode()  # its operations do not count
-    if code not in foreign_by_code:
-        foreign_by_code[code] = is_foreign_file(code.co_filename)
-    module = _module_of(frame, is_foreign=foreign_by_code[code])
-    if module is None and foreign_by_code[code]:
+    if code not in is_framework_by_code:
+        is_framework_by_code[code] = is_framework_file(code.co_filename)
+    module = _module_of(frame, is_framework=is_framework_by_code[code])
+    if module is None and is_framework_by_code[code]:
         return caller
     key = code, id(module)
     if key not in caller.children:
         outer = frame.f_back
-        is_called_as_module = outer is not None and outer.f_code in MODULE_CALLS and not foreign_by_code[code]
+        is_called_as_module = outer is not None and outer.f_code in MODULE_CALLS and not is_framework_by_code[code]
         caller.children[key] = CallNode(code, module, "" if is_called_as_module else code.co_name)
     return caller.children[key]
 
 
-def _module_of(frame: FrameType, *, is_foreign: bool) -> torch.nn.Module | None:
+def _module_of(frame: FrameType, *, is_framework: bool) -> torch.nn.Module | None:
     """Return the module whose ``forward``, or whose public method if it is not PyTorch's, a frame runs.
 
     A static method, or a method that an attribute of the module replaces, cannot be compiled in place.
     """
     code = frame.f_code
     is_forward = code.co_name == "forward"
-    if not code.co_argcount or (not is_forward and (is_foreign or code.co_name.startswith("_"))):
+    if not code.co_argcount or (not is_forward and (is_framework or code.co_name.startswith("_"))):
         return None
     first_argument = frame.f_locals.get(code.co_varnames[0])
     if not isinstance(first_argument, torch.nn.Module):
@@ -422,7 +422,7 @@ def _module_of(frame: FrameType, *, is_foreign: bool) -> torch.nn.Module | None:
     return first_argument if (is_forward or is_method) and not is_replaced else None
 
 
-def is_foreign_file(filename: str) -> bool:
+def is_framework_file(filename: str) -> bool:
     """Return whether a file belongs to PyTorch, Python or this package; other libraries may contain the model."""
     path = package_paths().module_path(filename)
     top = (path or "").partition("/")[0].removesuffix(".py")

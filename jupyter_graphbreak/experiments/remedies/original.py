@@ -17,8 +17,8 @@ from jupyter_graphbreak.experiments.remedies.application import replace_function
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
+from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
-from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, seconds_left
@@ -115,7 +115,7 @@ _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: The edge inputs for which a program is compiled: ``some``; ``many`` for a change that shows only when compiled, which
 #: also gets inputs with ``truth values`` in place of numbers, and with tensors of ``other kinds``.
 EdgeCaseChoice = Literal["some", "many", "truth values", "other kinds"]
-#: A condition, and the change of the program to whose text the condition's position refers.
+#: A condition, and the change to whose text the condition's position refers.
 WatchedCondition = tuple[Change, "Condition"]
 
 
@@ -135,7 +135,7 @@ class Original:
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
-            # Every trial calls the compiled program with the usual inputs: compiling for a further size may take long.
+            # Every trial calls the compiled program with the usual inputs; compiling for a further size may take long.
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
@@ -221,7 +221,7 @@ class Original:
     def varying_paths(self) -> frozenset[str]:
         """Return the paths in arguments and state whose values vary, such as the time of day or an address."""
         with sandbox_runs():
-            return varying_state(self._reference.result, self._reference.repeated_on_new_copies())
+            return varying_state(self._reference.result, self._reference.repeat_on_new_copies())
 
     def usual_inputs(self) -> list[ReferenceCase]:
         """Return the inputs of every trial."""
@@ -237,7 +237,7 @@ class Original:
     ) -> Result:
         """Call a program with copies of a case's arguments, which share objects with the state as the originals do."""
         subject.restore()
-        subject.assign(case.input.state)
+        subject.set_variables(case.input.state)
         return self._reference.run_after_preceding_calls(program, subject, case.input, runs_backward=runs_backward)
 
     def choose_inputs(
@@ -359,7 +359,7 @@ def _empty_tensors(arguments: Arguments) -> int:
 
 
 def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Drop the inputs of each kind that the function refuses for some values: it is not meant for such a kind.
+    """Drop each kind of input that the function refuses for some values, because it is not meant for that kind.
 
     If it also refuses the same values without that kind of tensors, the kind is not the reason. Three kinds of refusal
     do not show that the function is not meant for such tensors, and a change must keep them: a test of several
@@ -376,7 +376,7 @@ def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
         if case.input.other_kind
         and case.expected.raised is not None
         and case.input.example.what.removesuffix(f", {case.input.other_kind}") not in refused_of_first_kind
-        and not case.input.is_always_accepted
+        and not case.input.has_ordinary_values
         and not _error_depends_on_values(case.input, case.expected.raised)
     }
     return [case for case in cases if case.input.other_kind not in refused_cases or _checks_size_itself(case)]
@@ -401,7 +401,7 @@ def _size_in_bytes(result: Result) -> int:
 
 
 def _stays_finite(derived_input: Input, original_arguments: Arguments) -> bool:
-    """Return whether a derived input adds neither NaN nor infinity, which computing both sides would spread."""
+    """Return whether a derived input adds neither NaN nor infinity, which would spread if both sides are computed."""
     return _all_finite(derived_input.arguments) or not _all_finite(original_arguments)
 
 

@@ -224,7 +224,7 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
 
 
 def replacement_as_change(program: Program, function: Callable[..., Any], replacement: Callable[..., Any]) -> Change:
-    """Return the replacement of a function as a change of its source; an empty change if the source is not known.
+    """Return the replacement of a function as a change to its source; an empty change if the source is not known.
 
     Parameters
     ----------

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.change import (
-    decision_for_person,
+    decision_remedy,
     do_settings_conflict,
     remedy_of_change,
 )
 from jupyter_graphbreak.experiments.remedies.changed_entry import outermost_module
 from jupyter_graphbreak.experiments.remedies.run_comparison import code_at
-from jupyter_graphbreak.experiments.remedies.search import RANK
+from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.owners import (
@@ -61,7 +61,7 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
             return optimizer_step
         owner, call = OWNERS[break_.owner], _user_call(report, break_)
         if call is None:
-            # PyTorch's line only shows what the program does, such as a hook of a module.
+            # A line of PyTorch only shows what the program does, such as running a module's hook.
             step = known_cause(break_.gb_id, break_.gb_type).manual_step if break_.owner == "torch" else None
             return step.text if step is not None else owner.manual_step
         sentence = owner.step_for_error if break_.outcome == "error" else owner.step_for_call
@@ -174,7 +174,7 @@ def with_remedies(
             "warning", f"Changes of {runner.entry.function} may behave differently with its own backend: {reason}."
         )
         for runner in (search.runner for search in searches)
-        if (reason := runner.why_other_backend()) is not None
+        if (reason := runner.why_different_backend()) is not None
     ]
     diagnostics = [*report.diagnostics, *faults, *notes]
     return replace(report, remedies=remedies, sources=[*report.sources, *sources], diagnostics=diagnostics), by_search
@@ -244,7 +244,7 @@ class _BreakRemedyBuilder:
             f"is inside it: if you can remove this break, try {step}."
         )
         title = f"Try {step}"
-        yield replace(decision_for_person("", sentence, None), title=title, family=INNER_FAMILY, breaks=[ident])
+        yield replace(decision_remedy("", sentence, None), title=title, family=INNER_FAMILY, breaks=[ident])
 
     def _breaks_outside(self, candidate: Candidate) -> Iterator[str]:
         """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled."""
@@ -298,7 +298,7 @@ def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> l
         key = (entry.frame, entry.function, remedy.family, change) if has_change else remedy.id
         earlier_remedy = remedies_by_change.setdefault(key, remedy)
         if entries[earlier_remedy.id] is not entry:
-            worse_remedy = max(earlier_remedy, remedy, key=lambda one: RANK.get(one.verdict, len(RANK)))
+            worse_remedy = max(earlier_remedy, remedy, key=lambda one: VERDICT_RANK.get(one.verdict, len(VERDICT_RANK)))
             breaks = list(dict.fromkeys([*earlier_remedy.breaks, *remedy.breaks]))
             remedies_by_change[key] = replace(worse_remedy, id=earlier_remedy.id, breaks=breaks)
         elif earlier_remedy is not remedy:
@@ -323,7 +323,7 @@ def _merge_over_entries(remedies: list[Remedy]) -> tuple[list[Remedy], dict[str,
 
 def _merge_pair(one: Remedy, other: Remedy) -> Remedy:
     """Return two remedies with the same change as one: the worse verdict counts, and the evidence is added up."""
-    worse_remedy = max(one, other, key=lambda remedy: RANK[remedy.verdict])
+    worse_remedy = max(one, other, key=lambda remedy: VERDICT_RANK[remedy.verdict])
     evidence = None
     if one.evidence is not None and other.evidence is not None:
         first, second = one.evidence, other.evidence
@@ -395,11 +395,11 @@ def _manual_steps(
             sentence = None
             if reason != INTERRUPTED:
                 sentence = _decision_on_switch(break_, remedies) or manual_step_of_break(report, break_, failed_titles)
-            step = decision_for_person("", sentence, reason)
+            step = decision_remedy("", sentence, reason)
             manual_steps.append(replace(step, breaks=[break_.id]))
     for skipped in report.skipped:
         if skipped.break_ is None and skipped.frame is not None:
-            step = decision_for_person("", manual_step_of_function(skipped), None)
+            step = decision_remedy("", manual_step_of_function(skipped), None)
             manual_steps.append(replace(step, frames=[skipped.frame]))
     return manual_steps
 

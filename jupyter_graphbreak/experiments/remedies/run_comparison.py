@@ -15,7 +15,7 @@ import torch
 
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, ThreadRunsChangeError
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation
-from jupyter_graphbreak.experiments.trial.places import named_tensors
+from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.knowledge.causes import known_cause
@@ -211,7 +211,7 @@ def _line_map(old: str, new: str) -> dict[int, set[int]]:
 
 
 def _replaced_blocks(old: str, new: str) -> dict[int, int]:
-    """Map each line that a change replaces to a number of its block of consecutive replaced lines."""
+    """Map each line that a change replaces to the index of the first line in its block of replaced lines."""
     matcher = difflib.SequenceMatcher(None, old.split("\n"), new.split("\n"), autojunk=False)
     return {
         number + 1: first
@@ -356,11 +356,11 @@ class EdgeFindings:
         self,
         pairs: Iterable[tuple[ReferenceCase, list[Difference]]],
         *,
-        is_noted: Callable[[ReferenceCase], bool] = _is_of_other_kind,
+        is_only_noted: Callable[[ReferenceCase], bool] = _is_of_other_kind,
     ) -> EdgeFindings:
         """Return these findings plus further inputs and their differences, up to the first disqualifying difference.
 
-        Differences on inputs for which ``is_noted`` is true do not mean that the change fails; the first one is noted.
+        Differences on inputs for which ``is_only_noted`` is true do not disqualify the change; the first one is noted.
         The same applies if a number in the state no longer fits a list, such as the number of a module's layers.
         """
         findings = self
@@ -369,7 +369,7 @@ class EdgeFindings:
             disqualifying_difference = next(
                 (difference.text for difference in case_diffs if not difference.is_acceptable), None
             )
-            if not is_noted(case) and not _only_fails_lookup(case, case_diffs):
+            if not is_only_noted(case) and not _only_fails_lookup(case, case_diffs):
                 findings = replace(findings, diffs=_with_new_kinds(findings.diffs, case_diffs))
                 if disqualifying_difference is not None:
                     return replace(

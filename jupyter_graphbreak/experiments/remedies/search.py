@@ -62,7 +62,7 @@ _RISKY_SETTING = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
 _VERDICTS_WITH_RIGHT_RESULTS: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
 #: The working verdicts, best first.
-RANK: dict[RemedyVerdict, int] = {"works": 0, "works on what ran": 1, "works but differs": 2}
+VERDICT_RANK: dict[RemedyVerdict, int] = {"works": 0, "works on what ran": 1, "works but differs": 2}
 
 #: Receives status messages.
 OnStatus = Callable[[str], None]
@@ -153,14 +153,14 @@ class Search:
             self._try_part_until(now_s + _SHARE_OF_PART_IF_MANY * (self.deadline - now_s))
         self._search_each_break(best_candidates)
         if settings_candidate is not None and not _is_sufficient(settings_candidate):
-            rank = RANK[settings_candidate.result.verdict]
-            better = {ident for ident, best in best_candidates.items() if RANK[best.result.verdict] <= rank}
+            rank = VERDICT_RANK[settings_candidate.result.verdict]
+            better = {ident for ident, best in best_candidates.items() if VERDICT_RANK[best.result.verdict] <= rank}
             if better >= settings_by_break.keys():
                 self.candidates = [candidate for candidate in self.candidates if candidate is not settings_candidate]
         best_candidates = settings_by_break | best_candidates
         self._phase_end = start_s + _SHARE_OF_COMBINING * total_s
         best_ids = set(map(id, best_candidates.values()))
-        self._combine([candidate for candidate in self.candidates if id(candidate) in best_ids])
+        self._try_combination([candidate for candidate in self.candidates if id(candidate) in best_ids])
         if not has_tried_part:
             self._try_part_until(self.deadline)
         self.candidates = _without_needless_steps(self.candidates)
@@ -311,7 +311,7 @@ class Search:
             if chosen_steps and chosen_steps not in choices[:index] and not self._is_out_of_time():
                 candidate = self._run_at_once(frozenset(goals), chosen_steps)
                 if candidate.works:
-                    candidate = self._without_needless_settings(candidate, chosen_steps)
+                    candidate = self._try_without_risky_settings(candidate, chosen_steps)
                     self._settings_applied_at_once = chosen_steps if _is_sufficient(candidate) else []
                 self.candidates.append(candidate)
                 if candidate.works:
@@ -322,13 +322,16 @@ class Search:
         steps = _without_subsumed_settings(steps)
         return self._run_candidate(goals, steps, f"all settings at once: {'; '.join(step.title for step in steps)}")
 
-    def _without_needless_settings(self, candidate: Candidate, steps: list[Proposal]) -> Candidate:
+    def _try_without_risky_settings(self, candidate: Candidate, steps: list[Proposal]) -> Candidate:
         """Return the candidate without risky settings if it removes the same breaks without them."""
         safe_steps = _without_risky_settings(steps)
         if not safe_steps or len(safe_steps) == len(steps) or self._is_out_of_time():
             return candidate
         safer_candidate = self._run_at_once(frozenset(candidate.breaks), safe_steps)
-        is_as_good = safer_candidate.works and RANK[safer_candidate.result.verdict] <= RANK[candidate.result.verdict]
+        is_as_good = (
+            safer_candidate.works
+            and VERDICT_RANK[safer_candidate.result.verdict] <= VERDICT_RANK[candidate.result.verdict]
+        )
         return safer_candidate if is_as_good and set(safer_candidate.breaks) >= set(candidate.breaks) else candidate
 
     def _search_break(self, target: Break) -> tuple[Candidate | None, bool]:
@@ -349,7 +352,9 @@ class Search:
             status = f"{number} of {len(proposals)}: {proposal.title} at {_location_text(target)}"
             candidate = self._run_candidate(frozenset({target.id}), [proposal], status)
             self.candidates.append(candidate)
-            if candidate.works and (best is None or RANK[candidate.result.verdict] < RANK[best.result.verdict]):
+            if candidate.works and (
+                best is None or VERDICT_RANK[candidate.result.verdict] < VERDICT_RANK[best.result.verdict]
+            ):
                 best = candidate
             if candidate.result.verdict == "works":
                 break
@@ -500,7 +505,7 @@ class Search:
                 self._useless_steps.add(key)
         return None
 
-    def _combine(self, parts: list[Candidate]) -> None:
+    def _try_combination(self, parts: list[Candidate]) -> None:
         """Combine the working candidates, and fix the breaks that remain."""
         report, texts = self.runner.original.report, self.runner.program.texts
         goals = frozenset(break_.id for break_ in report.breaks)
@@ -546,7 +551,7 @@ def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:
         return candidate.works and any(
             set(other.titles) < set(candidate.titles)
             and set(other.breaks) >= set(candidate.breaks)
-            and RANK[other.result.verdict] <= RANK[candidate.result.verdict]
+            and VERDICT_RANK[other.result.verdict] <= VERDICT_RANK[candidate.result.verdict]
             for other in candidates
             if other.works
         )

@@ -74,30 +74,34 @@ class CompiledRun:
 
     Parameters
     ----------
-    report, later_report : Report
+    report, other_inputs_report : Report
         The reports for the first input, and for all other inputs.
     files : dict
         The file name of each source of ``report``, by its id.
     results : list of Result
         One result for each input on which the program ran.
-    later_files : dict
-        The file name of each source of ``later_report``.
+    other_inputs_files : dict
+        The file name of each source of ``other_inputs_report``.
     is_complete : bool
         Whether the program ran on every input that the original accepts; otherwise, it ran out of time.
     """
 
     report: Report
-    later_report: Report | None
+    other_inputs_report: Report | None
     files: dict[str, str]
     results: list[Result]
-    later_files: dict[str, str] = field(default_factory=dict)
+    other_inputs_files: dict[str, str] = field(default_factory=dict)
     is_complete: bool = True
 
     @property
     def breaks(self) -> list[RunBreaks]:
         """The breaks of the first call, and those on all other inputs."""
-        later_breaks = [RunBreaks(self.later_report, self.later_files)] if self.later_report is not None else []
-        return [RunBreaks(self.report, self.files), *later_breaks]
+        other_inputs_breaks = (
+            [RunBreaks(self.other_inputs_report, self.other_inputs_files)]
+            if self.other_inputs_report is not None
+            else []
+        )
+        return [RunBreaks(self.report, self.files), *other_inputs_breaks]
 
     def with_more_results(self, results: list[Result]) -> CompiledRun:
         """Return this run with the results on further inputs."""
@@ -148,7 +152,7 @@ _CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
 
-#: Returns whether a program may work, given its run on some inputs: otherwise it does not run on the others.
+#: Returns whether a program may still work after its run on some inputs; if not, it does not run on the others.
 IsPromising = Callable[[CompiledRun], bool]
 
 
@@ -172,8 +176,8 @@ class _RunnableChange:
     compiles_other_function: bool
 
     @property
-    def is_same_uncompiled(self) -> bool:
-        """Whether the uncompiled program is the same as the original, as with a different setting of Dynamo."""
+    def equals_original_uncompiled(self) -> bool:
+        """Whether the uncompiled program equals the original, as it does if only a Dynamo setting changes."""
         return not self.change.texts and not self.compiles_other_function
 
     @property
@@ -183,7 +187,7 @@ class _RunnableChange:
         It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both sides.
         """
         captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW_CALLS)
-        return self.is_same_uncompiled or bool(self.change.settings) or captures_sides
+        return self.equals_original_uncompiled or bool(self.change.settings) or captures_sides
 
 
 class TrialRunner:
@@ -270,7 +274,7 @@ class TrialRunner:
             self.backend, start = _CHEAPEST_BACKEND, time.monotonic()
         return self._run_compiled(Change(), cases, lambda _: True), time.monotonic() - start
 
-    def why_other_backend(self) -> str | None:
+    def why_different_backend(self) -> str | None:
         """Return why trials do not use the entry's backend, worded as the end of a sentence; ``None`` if they do."""
         if self.backend is self.entry.backend:
             return None
@@ -410,7 +414,7 @@ class TrialRunner:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
         elif verdict == "works" and run is not None and not run.is_complete:
             verdict, reason = "works on what ran", _NO_TIME_FOR_ALL
-        elif verdict in WORKING and (other_backend := self.why_other_backend()) is not None:
+        elif verdict in WORKING and (other_backend := self.why_different_backend()) is not None:
             verdict, reason = ("works on what ran" if verdict == "works" else verdict), other_backend
         return TrialResult(
             candidate.change,
@@ -443,9 +447,9 @@ class TrialRunner:
         if original is not None:
             edge_run, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
             pairs = list(zip(cases, edge_run.results, original[0].results, strict=False))
-            # An edit has been compared uncompiled; captured code may accept what the original refuses, such as NaN.
+            # The edit was already compared uncompiled; captured code may accept inputs that the original refuses.
             findings = findings.with_inputs(
-                (self._compiled_differences(*results) for results in pairs), is_noted=is_refused_or_nan
+                (self._compiled_differences(*results) for results in pairs), is_only_noted=is_refused_or_nan
             )
         diffs, inputs = findings.diffs, findings.inputs
         if findings.disqualifying_difference is not None:
@@ -465,10 +469,10 @@ class TrialRunner:
             if not removed_breaks:
                 return "break stays", "on some inputs", removed_breaks, diffs, inputs
         if candidate.differs_when_compiled and findings.noted_difference is None:
-            findings = self._compare_compiled_other_kinds(candidate, removed_breaks, findings)
+            findings = self._compare_on_other_kinds(candidate, removed_breaks, findings)
         diffs, inputs = findings.diffs, findings.inputs
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
-        has_tried_edge_cases = candidate.is_same_uncompiled or ran_uncompiled == len(edge_cases)
+        has_tried_edge_cases = candidate.equals_original_uncompiled or ran_uncompiled == len(edge_cases)
         has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.misses_edge_cases
         if candidate.differs_when_compiled and original is None:
             has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.edge_cases_to_compile(choice)
@@ -477,7 +481,7 @@ class TrialRunner:
         verdict: RemedyVerdict = "works" if note is None else "works on what ran"
         return ("works but differs" if diffs else verdict), note, removed_breaks, diffs, inputs
 
-    def _compare_compiled_other_kinds(
+    def _compare_on_other_kinds(
         self, candidate: _RunnableChange, removed_breaks: frozenset[str], findings: EdgeFindings
     ) -> EdgeFindings:
         """Note the differences, on inputs of other kinds, of a program that differs only when compiled."""
@@ -533,7 +537,7 @@ class TrialRunner:
 
     def _edge_differences(self, candidate: _RunnableChange) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
         """Yield edge inputs until the time is up, each with the differences of the uncompiled changed program."""
-        if candidate.is_same_uncompiled:
+        if candidate.equals_original_uncompiled:
             return
         edge_cases = self._uncompiled_original.edge_cases()
         time_budget = TimeBudget(_TIME_BUDGET_S)
@@ -584,7 +588,7 @@ class TrialRunner:
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_other_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
-        if (verdict_of_loss := self._lost_compilation(run.report)) is not None:
+        if (verdict_of_loss := self._verdict_of_lost_compilation(run.report)) is not None:
             return verdict_of_loss
         has_as_many_breaks = run.report.summary.breaks >= self.original.report.summary.breaks
         if comparison.new_breaks or has_as_many_breaks:
@@ -599,7 +603,7 @@ class TrialRunner:
             return "not tried", "the function returns a different result each time: its results cannot be compared"
         return ("works but differs" if diffs else "works"), None
 
-    def _lost_compilation(self, changed_report: Report) -> tuple[RemedyVerdict, str] | None:
+    def _verdict_of_lost_compilation(self, changed_report: Report) -> tuple[RemedyVerdict, str] | None:
         """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
         original = self.original.report
         if original.summary.ops and not changed_report.summary.ops:
@@ -658,7 +662,7 @@ class TrialRunner:
             return self.entry.compile(function, backend)
 
         inner = InnerModules(subject, change.inner_targets, compile_here)
-        compiled = inner.calling(call) if change.compiles_itself else compile_here(call)
+        compiled = inner.wrap_call(call) if change.compiles_itself else compile_here(call)
         backend_to_force = backend if change.compiles_itself else None
 
         start, time_left = time.monotonic(), seconds_left()
@@ -687,13 +691,13 @@ class TrialRunner:
         if len(cases) == 1 or is_newly_raising or not is_promising(first_run):
             return first_run
         accepted_cases = [case for case in cases[1:] if case.expected.raised is None]
-        later_report, later_files, more_results = run_compiled(accepted_cases, first_run)
+        other_inputs_report, other_inputs_files, more_results = run_compiled(accepted_cases, first_run)
         run = CompiledRun(
             report,
-            later_report,
+            other_inputs_report,
             files,
             [*results, *more_results],
-            later_files,
+            other_inputs_files,
             is_complete=len(more_results) == len(accepted_cases),
         )
         refused_cases = cases[1 + len(accepted_cases) :]

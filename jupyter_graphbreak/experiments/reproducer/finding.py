@@ -140,7 +140,7 @@ class _ScriptSearch:
         settings = {name: value for name, value in self._report.config.items() if value != _DEFAULT_SETTINGS.get(name)}
         tried_texts: set[str] = set()
         for entry in entries:
-            calls = kept_entries.calls_of(entry)
+            calls = kept_entries.calls_to(entry)
             for variant in _variants(self._report, self._target):
                 if len(tried_texts) >= _MAX_SCRIPTS or time.monotonic() > self._end:
                     return None

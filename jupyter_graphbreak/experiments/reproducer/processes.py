@@ -185,7 +185,7 @@ class _EffectBlocker:
         self.effect = self.effect or effect
         raise EffectRefusedError(effect)
 
-    def on_state_change(self, description: str, place: StackEntry | None, _: FrameType) -> None:
+    def on_state_change(self, description: str, location: StackEntry | None, _: FrameType) -> None:
         """Allow changes of state that end with the process."""
 
 

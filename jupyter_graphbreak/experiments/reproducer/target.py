@@ -173,11 +173,11 @@ def _error_target(report: Report, error: RunError) -> Target:
 
 def _check_target(check: Check) -> Target:
     title = f"wrong result of {check.function} with the backend {check.backend}"
-    raised = next((words[1] for text in check.differences if len(words := re.split(r"[ ,]+", text)) > 1
+    error_type = next((words[1] for text in check.differences if len(words := re.split(r"[ ,]+", text)) > 1
                    and words[0] == "raises"), "")  # fmt: skip
     parts = [difference.partition(":")[0] for difference in check.differences]
     return Target(
-        CHECK, title, kind="check", function=check.function, error=(raised, ""),
+        CHECK, title, kind="check", function=check.function, error=(error_type, ""),
         gradients_differ=bool(parts) and not any(part == "the result" for part in parts)
         and any("gradient" in part or part.endswith(".grad") for part in parts),
         arguments_differ=bool(parts) and all(part.endswith(" afterwards") for part in parts),

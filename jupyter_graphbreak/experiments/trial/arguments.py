@@ -24,7 +24,7 @@ class Arguments:
         return [*self.args, *self.kwargs.values()]
 
     def to_positional(self, fn: Callable[..., Any]) -> Arguments:
-        """Return the same arguments, positional as far as the signature allows; unchanged if it refuses them."""
+        """Return the same arguments, by position as far as the signature allows; unchanged if they do not fit."""
         try:
             bound = self._bind(fn)
         except (TypeError, ValueError):
@@ -32,20 +32,20 @@ class Arguments:
         return Arguments(*bound.args, **bound.kwargs)
 
     def copy(
-        self, memo: dict[Any, Any] | None = None, functions: Callable[[types.FunctionType], Any] | None = None
+        self, memo: dict[Any, Any] | None = None, copy_function: Callable[[types.FunctionType], Any] | None = None
     ) -> Arguments:
         """Return copies of the arguments for a run; objects in the memo are not copied again.
 
         Parameters
         ----------
-        memo, functions
+        memo, copy_function
             The same as for :func:`.copies.clone`.
         """
-        args, kwargs = clone((self.args, self.kwargs), memo, copy_function=functions)
+        args, kwargs = clone((self.args, self.kwargs), memo, copy_function=copy_function)
         return Arguments(*args, **kwargs)
 
     def map_values(self, change: Callable[[Any], Any]) -> Arguments:
-        """Return the arguments with a change applied to each."""
+        """Return the results of applying a function to each argument, as arguments."""
         return Arguments(*map(change, self.args), **{name: change(value) for name, value in self.kwargs.items()})
 
     def by_name(self, fn: Callable[..., Any]) -> dict[str, Any]:
@@ -57,10 +57,10 @@ class Arguments:
         return dict(bound.arguments)
 
     def with_argument(self, fn: Callable[..., Any], name: str, value: Any) -> Arguments:
-        """Return the arguments with one added or replaced, by a name as in :meth:`named`."""
+        """Return the arguments with one added or replaced; its name is the one that :meth:`by_name` uses."""
         try:
             bound = self._bind(fn)
-        except (TypeError, ValueError):  # such as the `step` of an optimizer that a scheduler has wrapped
+        except (TypeError, ValueError):  # for example, an optimizer's `step` that a scheduler has wrapped
             positional = self._numbered_arguments()
             if name not in positional:
                 return Arguments(*self.args, **self.kwargs | {name: value})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _MISSING = object()
-#: Names with which code changes the attributes of objects in other ways than ``owner.name = value``.
+#: Names that code uses to change attributes of objects by other means than ``owner.name = value``.
 _SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
 #: The names in ``_SETTERS``, and ``exec``, which runs code given as text.
 _SETTERS_AND_EXEC = _SETTERS | {"exec"}
@@ -49,7 +49,7 @@ class LibraryAttribute(NamedTuple):
 
 
 class LibraryContainer(NamedTuple):
-    """A list, dict or set of a package that the user's code names."""
+    """A list, dict or set of a package that the user's code mentions."""
 
     owner: Any
     name: str
@@ -107,10 +107,10 @@ class LibraryOwner(NamedTuple):
 
 
 class LibraryNamespace(NamedTuple):
-    """The globals of a library's module, if the user's code calls its functions with names such as ``register``."""
+    """The globals of a library module that user code may change by calling a function such as ``register``."""
 
     scope: dict[str, Any]
-    callers: frozenset[str]
+    function_names: frozenset[str]
 
     @property
     def title(self) -> str:
@@ -142,7 +142,7 @@ class LibraryNamespace(NamedTuple):
 
 
 class LoadedModules(dict[str, types.ModuleType]):
-    """The content of ``sys.modules``, if the user's code may name this dict. Imports do not count as a change."""
+    """The content of ``sys.modules``, for code that may mention this dict. Imports do not count as changes."""
 
     @classmethod
     def now(cls) -> LoadedModules:
@@ -167,18 +167,18 @@ class LoadedModules(dict[str, types.ModuleType]):
         return is_own_name or package not in {name, *before}
 
     def restore(self) -> None:
-        """Undo all changes of ``sys.modules`` since :meth:`now`, except imports."""
+        """Undo all changes to ``sys.modules`` since :meth:`now`, except imports."""
         for name in self.now().added_since(self):
             del sys.modules[name]
         sys.modules.update((name, module) for name, module in self.items() if sys.modules.get(name) is not module)
 
 
-#: The beginnings of names of functions that probably change the state of their module.
+#: Matches the names of functions that probably change the state of their module.
 STATE_CHANGING_NAMES = re.compile(
     r"_?(?:(?:un|de)?register|add|set|reset|(?:un)?install|remove|push|pop|insert|append|update|clear|configure|use|define|"
     r"declare|(?:de)?activate)(?:_|$|[A-Z])"
 )
-#: Parts of the names of globals that are probably caches or locks: changes to them do not count.
+#: Matches the names of globals that are probably caches or locks. Changes to these globals do not count.
 _CACHE_NAMES = re.compile(r"cache|memo|lock", re.IGNORECASE)
 
 
@@ -206,9 +206,9 @@ def is_library_owner(owner: Any) -> bool:
 def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], Any]:
     """Return the owners of attributes that a function assigns to, by their ids and the attributes' names.
 
-    The owners are modules and classes, and functions and objects of libraries. Only owners to which a global name, an
-    imported name or a local alias of these leads are found: ``json.dumps = other``, ``torch.nn.Linear.calls += 1``,
-    ``setattr(reprlib.aRepr, "maxlist", 9)``.
+    The owners are modules and classes, and functions and objects of libraries. An owner is found only if the code
+    reaches it from a global name, an imported name or a local alias of one of these: ``json.dumps = other``,
+    ``torch.nn.Linear.calls += 1``, ``setattr(reprlib.aRepr, "maxlist", 9)``.
     """
     result = {}
     for root, path in _assignments(function.__code__):
@@ -228,7 +228,7 @@ def _find_object(function: types.FunctionType, root: str, path: tuple[str, ...])
 
 
 def _is_library_object(item: Any, holder: Any) -> bool:
-    """Return whether an object with attributes belongs to a library's module that contains it."""
+    """Return whether an object has attributes and belongs to the library module that contains it."""
     is_in_library_module = is_instance(holder, types.ModuleType) and holder is not sys and is_library_owner(holder)
     return is_in_library_module and type(getattr(item, "__dict__", None)) is dict and is_library_owner(type(item))
 
@@ -258,7 +258,7 @@ def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
 
 @functools.lru_cache(maxsize=1024)
 def _passed_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the first name and attribute path of each object that code passes on, itself or its ``__dict__``."""
+    """Return the root name and attribute path of each object that code passes on, perhaps as its ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     for instruction in _all_instructions(code):
@@ -282,7 +282,7 @@ def _all_instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
 
 
 def _changed_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespace]:
-    """Yield the namespaces of libraries that a function changes, judging by the names of the functions it calls."""
+    """Yield the namespaces of libraries that a function changes, judging by the names of functions that it calls."""
     for root, path in _loaded_paths(function.__code__):
         owner = _find_object(function, root, path)
         if is_instance(owner, types.FunctionType) and STATE_CHANGING_NAMES.match(owner.__name__):
@@ -302,7 +302,7 @@ def _mentions_modules(code: types.CodeType) -> bool:
 
 
 def _mentioned_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:
-    """Yield the lists, dicts and sets of packages that a function names, such as ``copyreg.dispatch_table``."""
+    """Yield the lists, dicts and sets of packages that a function mentions, such as ``copyreg.dispatch_table``."""
     for root, path in _loaded_paths(function.__code__):
         owner = _find_object(function, root, ())
         for name in path:
@@ -315,7 +315,7 @@ def _mentioned_containers(function: types.FunctionType) -> Iterator[LibraryConta
 
 @functools.lru_cache(maxsize=1024)
 def _loaded_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the first name and the attribute path of each global, and each attribute of a global, that code reads."""
+    """Return the root name and attribute path of each global, and each attribute of a global, that code reads."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     root: str | None = None
     path: tuple[str, ...] = ()
@@ -341,7 +341,7 @@ def sets_attributes(code: types.CodeType) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the first name and the attribute path of each assignment to an attribute."""
+    """Return the root name and the attribute path of each assignment to an attribute."""
     result: list[tuple[str, tuple[str, ...]]] = []
     for inner in walk_codes(code):
         result += _direct_assignments(inner)
@@ -351,7 +351,7 @@ def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...
 
 
 def _assignments_by_name(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the first name and attribute path of each assignment by a call such as ``setattr(owner, "name", 1)``."""
+    """Yield the root name and attribute path of each assignment by a call such as ``setattr(owner, "name", 1)``."""
     is_in_setter_call = False
     root: str | None = None
     path: tuple[str, ...] = ()
@@ -372,7 +372,7 @@ def _assignments_by_name(code: types.CodeType) -> Iterator[tuple[str, tuple[str,
 
 
 def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return the first name and attribute path for which each local name stands, as in ``F = torch.nn.functional``."""
+    """Return the root name and attribute path behind each local name, as in ``F = torch.nn.functional``."""
     aliases: dict[str, tuple[str, tuple[str, ...]]] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     constant: Any = None
@@ -405,7 +405,7 @@ def _direct_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, 
     unresolved: tuple[None, tuple[str, ...]] = None, ()
     root: str | None
     root, path = unresolved
-    # The owner in `owner.name += 1`, which is loaded once and used twice.
+    # The owner in `owner.name += 1`: the code loads it once and uses it twice.
     copied_reference: tuple[str, tuple[str, ...]] | None = None
     for instruction in dis.get_instructions(code):
         name = instruction.argval

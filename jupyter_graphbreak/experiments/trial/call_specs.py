@@ -1,4 +1,4 @@
-"""Remember the calls of an entry as specs: sizes, kinds and numbers, with the data of small tensors only."""
+"""Remember the calls to an entry as specs: types, shapes and plain values, with the data of small tensors only."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
     from jupyter_graphbreak.experiments.trial.swapped_bindings import Binding
 
-#: The maximum number of different calls to remember for one entry, and the maximum if something is compiled in them.
+#: The maximum number of different calls to remember for one entry, and the maximum for calls that compile something.
 _MAX_CALLS = 64
 _MAX_COMPILED = 96
-#: The maximum number of calls that are examined before they run, and of calls whose state is also examined: few,
-#: until a call after the first one compiles something.
+#: The maximum number of calls to examine before they run, and the maximum number of those whose state is also examined.
+#: The second one is lower until a call after the first one compiles something.
 _MAX_EXAMINED = 256
 _MAX_WITH_STATE = 32
 _MAX_WITH_STATE_AT_FIRST = 4
-#: The maximum size of a tensor whose data is kept, and of all kept data.
+#: The maximum size of a tensor whose data is copied, and the maximum size of all these copies.
 _MAX_TENSOR_BYTES = 1 << 16
 _MAX_BYTES = 1 << 25
 #: The maximum depth of containers and objects, and the maximum numbers of values and of functions to examine.
@@ -66,7 +66,7 @@ class Root(NamedTuple):
 class PathStep(NamedTuple):
     """A step into a value: an attribute, or an item.
 
-    A module without a name, such as the first one of a ``Sequential``, is the attribute "0".
+    Unnamed modules are attributes with a number: the first module of a ``Sequential`` is the attribute "0".
     """
 
     kind: str
@@ -79,7 +79,7 @@ class PathStep(NamedTuple):
 
 
 class Path(NamedTuple):
-    """The place of a value: a root, and the steps that lead to it."""
+    """The path to a value: a root, and the steps that lead from it to the value."""
 
     root: Root
     steps: tuple[PathStep, ...] = ()
@@ -87,14 +87,14 @@ class Path(NamedTuple):
     def __str__(self) -> str:
         return self.root.name + "".join(map(str, self.steps))
 
-    def into(self, kind: str, key: Any) -> Path:
-        """Return the place of a part of the value."""
+    def child(self, kind: str, key: Any) -> Path:
+        """Return the path to a part of the value."""
         return Path(self.root, (*self.steps, PathStep(kind, key)))
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Facts about a tensor; ``number`` is the same for the same tensor within a call, and ``data`` is a copy."""
+    """Facts about a tensor. ``number`` identifies the tensor within a call, and ``data`` is a copy of its elements."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -128,11 +128,11 @@ Spec = Any
 
 
 class CallSite(NamedTuple):
-    """The place of a call in the user's code; columns count UTF-8 bytes, lines start at 1.
+    """The location of a call in the user's code; columns count UTF-8 bytes, lines start at 1.
 
-    ``owner`` is the called module's name at this place, if any. ``visible_names`` contains the names at this place of
-    other variables that the callable reads, and ``modules`` the Python modules whose global variables it reads, each
-    with its name at this place.
+    ``owner`` is the name that the calling code uses for the called module, if it has one. ``visible_names`` contains
+    the names of other variables that the callable reads and that have the same value in the calling code. ``modules``
+    contains the Python modules whose global variables the callable reads, each with its name in the calling code.
     """
 
     filename: str
@@ -153,12 +153,12 @@ class CallSpec:
     Parameters
     ----------
     arguments : dict
-        The specs of the arguments and of their parts, by place.
+        The specs of the arguments and of their parts, by path.
     state : dict or None
         The specs of the plain values and tensors that the callable reads besides its arguments; ``None`` if they
         were not examined.
     site : CallSite or None
-        The place of the call in the user's code; ``None`` if it is not known.
+        The location of the call in the user's code; ``None`` if it is unknown.
     keywords : frozenset of str
         The names of the arguments that were passed by keyword.
     modes : CallModes or None
@@ -173,11 +173,11 @@ class CallSpec:
 
     @property
     def values(self) -> dict[Path, Spec]:
-        """All specs by place."""
+        """All specs by path."""
         return {**self.arguments, **(self.state or {})}
 
     def plain_state(self, paths: Collection[Path]) -> dict[Path, Any]:
-        """Return the plain values of the state at some places."""
+        """Return the plain values of the state at some paths."""
         return {
             path: value
             for path, value in (self.state or {}).items()
@@ -186,7 +186,7 @@ class CallSpec:
 
 
 class CallHistory:
-    """The different calls of all entries of a run, in order."""
+    """The different calls to all entries of a run, in order."""
 
     def __init__(self) -> None:
         self._by_key: dict[Any, list[CallSpec]] = {}
@@ -196,7 +196,7 @@ class CallHistory:
         self._recompiled_keys: set[Any] = set()
         #: The objects whose ids are parts of keys, kept alive so that no other object gets such an id.
         self._owners: list[Any] = []
-        self._kept_bytes = 0
+        self._copied_bytes = 0
         #: The call that each thread is making.
         self._current_calls: dict[int, tuple[StartedCall, CallSpec | None]] = {}
 
@@ -209,14 +209,14 @@ class CallHistory:
         self._totals[key] += 1
         calls = self._by_key[key]
         if len(calls) >= _MAX_CALLS or self._totals[key] > _MAX_EXAMINED:
-            self._current_calls[get_ident()] = started_call, None  # the call is examined if something is compiled in it
+            self._current_calls[get_ident()] = started_call, None  # the call is examined if it compiles something
             return
-        given_arguments = Arguments(*started_call.args, **started_call.kwargs)
+        call_arguments = Arguments(*started_call.args, **started_call.kwargs)
         examines_state = self._totals[key] <= (
             _MAX_WITH_STATE if key in self._recompiled_keys else _MAX_WITH_STATE_AT_FIRST
         )
-        arguments = spec_arguments(started_call.call, given_arguments)
-        state = spec_state(started_call.call, given_arguments) if examines_state else None
+        arguments = spec_arguments(started_call.call, call_arguments)
+        state = spec_state(started_call.call, call_arguments) if examines_state else None
         call_spec = CallSpec(arguments, state, None, frozenset(started_call.kwargs), started_call.modes)
         self._current_calls[get_ident()] = started_call, call_spec
         signature = started_call.modes, tuple(call_spec.values.items())
@@ -224,12 +224,12 @@ class CallHistory:
             if signature in self._signatures[key]:
                 return
             self._signatures[key].add(signature)
-        except TypeError:  # a key that cannot be hashed
+        except TypeError:  # the signature contains a value that cannot be hashed
             return
         self._add_call(key, started_call, call_spec)
 
     def note_compiling(self) -> None:
-        """Remember the current call with its state, because something is compiled in it."""
+        """Remember the current call with its state, because it compiles something."""
         current = self._current_calls.pop(get_ident(), None)
         if current is None:
             return
@@ -238,20 +238,20 @@ class CallHistory:
         calls = self._by_key[key]
         if self._totals[key] > 1:
             self._recompiled_keys.add(key)
-        given_arguments = Arguments(*started_call.args, **started_call.kwargs)
+        call_arguments = Arguments(*started_call.args, **started_call.kwargs)
         if call_spec is None:
             if len(calls) >= _MAX_COMPILED:
                 return
-            arguments = spec_arguments(started_call.call, given_arguments)
+            arguments = spec_arguments(started_call.call, call_arguments)
             call_spec = CallSpec(arguments, None, None, frozenset(started_call.kwargs), started_call.modes)
         if call_spec.state is None:
-            call_spec.state = spec_state(started_call.call, given_arguments)
+            call_spec.state = spec_state(started_call.call, call_arguments)
         if not any(call_spec is known_call for known_call in calls):
-            # Keep it even if it looks like an earlier call: it may have changed something that a spec lacks.
+            # Keep this call even if it looks like an earlier one: they may differ in something that specs lack.
             self._add_call(key, started_call, call_spec)
 
     def note_end(self) -> None:
-        """Forget the call that this thread has made, with its objects."""
+        """Forget the call that this thread has made, and its objects."""
         self._current_calls.pop(get_ident(), None)
 
     def close(self) -> None:
@@ -259,12 +259,12 @@ class CallHistory:
         self._current_calls.clear()
         self._owners.clear()
 
-    def calls_of(self, key: Any) -> list[CallSpec]:
-        """Return the different calls of an entry."""
+    def calls_to(self, key: Any) -> list[CallSpec]:
+        """Return the different calls to an entry."""
         return list(self._by_key.get(key, ()))
 
-    def total_of(self, key: Any) -> int:
-        """Return the number of all calls of an entry."""
+    def count_calls(self, key: Any) -> int:
+        """Return the number of all calls to an entry."""
         return self._totals.get(key, 0)
 
     def _add_call(self, key: Any, started_call: StartedCall, call_spec: CallSpec) -> None:
@@ -272,8 +272,8 @@ class CallHistory:
         numbers = {ident: number for number, ident in enumerate(tensors)}
         copies: dict[int, torch.Tensor] = {}
         for ident, tensor in tensors.items():
-            if tensor.nbytes <= _MAX_TENSOR_BYTES and self._kept_bytes + tensor.nbytes <= _MAX_BYTES:
-                self._kept_bytes += tensor.nbytes
+            if tensor.nbytes <= _MAX_TENSOR_BYTES and self._copied_bytes + tensor.nbytes <= _MAX_BYTES:
+                self._copied_bytes += tensor.nbytes
                 with torch.inference_mode(mode=False), torch.no_grad():
                     copies[ident] = tensor.detach().clone()
         for path, value in _argument_parts(started_call):
@@ -287,10 +287,10 @@ class CallHistory:
 
 
 def key_of(call: Callable[..., Any]) -> Hashable:
-    """Return the identity of the entry of a call in any mode: the id of the module or the code that is called.
+    """Return the identity of the entry that a call belongs to, in any mode: the id of the called module or code.
 
     Partials of one function that fix the same parameters are one entry, like closures with the same code. All functions
-    that one decorator of a library wraps, such as ``torch.no_grad()``, share code, so the wrapped function counts.
+    that a library's decorator such as ``torch.no_grad()`` wraps share code, so the wrapped function counts.
     """
     owner = owner_of(call)
     if is_instance(owner, torch.nn.Module):
@@ -313,7 +313,7 @@ def _decorated_by_library(function: Any) -> Any:
 def owner_of(call: Any) -> Any:
     """Return the object whose method is called; the callable itself if it is not a method.
 
-    A scheduler of learning rates replaces ``optimizer.step`` with a function that refers to the optimizer weakly.
+    A learning rate scheduler replaces ``optimizer.step`` with a function that has a weak reference to the optimizer.
     """
     if is_instance(call, types.FunctionType) and is_library(call.__code__.co_filename):
         referents = (value() for value in closure_values(call) if is_instance(value, weakref.ref))
@@ -330,7 +330,7 @@ def _argument_parts(started_call: StartedCall) -> Iterator[tuple[Path, Any]]:
 
 
 def spec_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
-    """Return the specs of arguments and their parts, by place; parameters with the default ``None`` are included."""
+    """Return the specs of arguments and their parts, by path; parameters with the default ``None`` are included."""
     none_by_default = {name: None for name, default in default_values(call).items() if default is None}
     arguments_by_name = none_by_default | arguments.by_name(call)
     return {
@@ -343,8 +343,8 @@ def spec_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path,
 def spec_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
     """Return the specs of the plain values and the tensors that a callable reads besides its arguments."""
     specs: dict[Path, Spec] = {}
-    for root, place in state_roots(call, arguments).items():
-        for path, value in parts(place.read(), Path(root), enters_objects=True):
+    for root, binding in state_roots(call, arguments).items():
+        for path, value in parts(binding.read(), Path(root), enters_objects=True):
             if is_instance(value, (*_PLAIN_TYPES, list, tuple, dict, set, partial)) or _is_dense(value):
                 specs[path] = spec(value)
         if len(specs) > _MAX_VALUES:
@@ -353,7 +353,7 @@ def spec_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spe
 
 
 def spec(value: Any) -> Spec:
-    """Return a plain value or a member of an enumeration itself, or facts about any other value."""
+    """Return plain values and members of enumerations unchanged, and facts about other values."""
     if (is_instance(value, _PLAIN_TYPES) and type(value) in _PLAIN_TYPES) or is_instance(value, enum.Enum):
         return value
     if _is_dense(value):
@@ -384,14 +384,14 @@ def _is_dense(value: Any) -> bool:
 
 
 def parts(value: Any, path: Path, *, enters_objects: bool = False) -> Iterator[tuple[Path, Any]]:
-    """Yield a value and its parts, by place.
+    """Yield a value and its parts, by path.
 
     Parameters
     ----------
     path : Path
-        The place of the value.
+        The path to the value.
     enters_objects : bool
-        Whether to search modules, optimizers and instances of user classes as well as containers.
+        Whether to search modules, optimizers and instances of user classes, besides containers.
     """
     seen: set[int] = set()
     pending = [(path, value)]
@@ -433,7 +433,7 @@ def _attributes(value: Any, *, enters_objects: bool) -> dict[str, Any]:
         public_attributes = {name: part for name, part in vars(value).items() if not name.startswith("_")}
         return {**dict(value.named_children()), **dict(value.named_buffers(recurse=False)), **public_attributes}
     if is_instance(value, torch.optim.Optimizer) and enters_objects:
-        # The parameters and their state are tensors, which the run itself changes.
+        # The parameters and their state are tensors, and the run itself changes them.
         groups = [{key: part for key, part in group.items() if key != "params"} for group in value.param_groups]
         return {"param_groups": groups}
     is_user_object = enters_objects and is_user_class(type(value))
@@ -443,7 +443,7 @@ def _attributes(value: Any, *, enters_objects: bool) -> dict[str, Any]:
 
 
 def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Binding]:
-    """Return the places of what a callable reads: its module, its arguments, closure variables and globals.
+    """Return the bindings that a callable reads: its module, its arguments, closure variables and globals.
 
     Arguments that are tensors or plain values are left out.
     """
@@ -454,7 +454,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Bi
         roots[root] = fixed_binding(root.name, owner)
     for name, value in arguments.by_name(call).items():
         if not is_instance(value, (*_PLAIN_TYPES, torch.Tensor)):
-            # A method of an object that is not a module may be given as a function and its object.
+            # A method of an object that is not a module may be passed as a function together with the object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
             roots[root] = fixed_binding(name, value)
     functions = 0
@@ -482,7 +482,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Bi
 
 @lru_cache(maxsize=1000)
 def _global_names(code: types.CodeType) -> frozenset[str]:
-    """Return the names of the variables that code looks up globally; names of attributes are not among them."""
+    """Return the names of the variables that code looks up globally, without the names of attributes."""
     return frozenset(global_names(code, _LOOKUP_INSTRUCTIONS))
 
 
@@ -501,13 +501,13 @@ def _is_state(value: Any) -> bool:
 
 
 def _is_global_of(frame: types.FrameType, root: Root) -> bool:
-    """Return whether a name in a frame is a global variable, not an imported or a local one with the same value."""
+    """Return whether a name in a frame means this global, not an imported or local variable with the same value."""
     is_shadowed = frame.f_locals is not frame.f_globals and root.name in frame.f_locals
     return root.scope == str(frame.f_globals.get("__name__")) and not is_shadowed
 
 
 def _site_of(started_call: StartedCall) -> CallSite | None:
-    """Return the place of a call; ``None`` if it is unknown or in a library."""
+    """Return the location of a call; ``None`` if it is unknown or in a library."""
     frame = started_call.caller
     if frame is None or is_library(frame.f_code.co_filename):
         return None
@@ -531,10 +531,10 @@ def _site_of(started_call: StartedCall) -> CallSite | None:
     roots = state_roots(started_call.call, Arguments(*started_call.args, **started_call.kwargs))
     readable_names = {
         root.name
-        for root, place in roots.items()
+        for root, binding in roots.items()
         if root.kind in {"global", "closure"}
-        and visible_names.get(root.name) is place.read()
-        and (root.kind == "closure" or not is_instance(place.read(), _PLAIN_TYPES) or _is_global_of(frame, root))
+        and visible_names.get(root.name) is binding.read()
+        and (root.kind == "closure" or not is_instance(binding.read(), _PLAIN_TYPES) or _is_global_of(frame, root))
     }
     read_modules = {root.scope for root in roots if root.kind == "global"}
     modules = {

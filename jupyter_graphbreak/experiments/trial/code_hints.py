@@ -1,4 +1,4 @@
-"""Find values in a function's code that lead it to other branches: constants, tested parameters, choices."""
+"""Find values in a function's code that may lead it into other branches: constants, tested parameters, choices."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
 MAX_CONSTANTS = 3
-#: The beginnings of the names of bytecode instructions that test a value.
+#: The prefixes of the names of bytecode instructions that test a value.
 _TEST_OPCODES = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
-#: Names with which code reads or copies the ``.grad`` of a tensor.
+#: Names that code uses to read or copy the ``.grad`` of a tensor.
 _GRADIENT_READERS = frozenset({"grad", "deepcopy"})
 
 
 def tested_variables(fn: Callable[..., Any]) -> set[str]:
-    """Return the parameters and local names that code tests, as in ``if x``, ``not x`` and ``if x is None``."""
+    """Return the parameters and local variables that code tests, as in ``if x``, ``not x`` and ``if x is None``."""
     names: set[str] = set()
     for code in _codes(fn):
         for before, after in itertools.pairwise(dis.get_instructions(code)):
@@ -51,21 +51,21 @@ def parameters_of(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
-def reads_gradients(first: Arguments, fn: Callable[..., Any]) -> bool:
+def reads_gradients(arguments: Arguments, fn: Callable[..., Any]) -> bool:
     """Return whether code may read the ``.grad`` of tensors, or copy it with the tensors."""
-    codes = user_codes(fn, *first.values())
+    codes = user_codes(fn, *arguments.values())
     return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in codes)
 
 
-def index_predicate(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
-    """Return a test for tensors that a function, or the objects it uses, may use as indices or counts."""
-    used_objects = fn, *first.values()
+def index_predicate(arguments: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
+    """Return a function that tells whether code may use a tensor as indices or counts."""
+    used_objects = fn, *arguments.values()
     modules = [item for item in reachable_objects(*used_objects) if is_instance(item, torch.nn.Module)]
     embedding_classes = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     names = names_in_code(fn).union(*(code.co_names for code in user_codes(*used_objects)))
     has_embedding = any(is_instance(module, embedding_classes) for module in modules)
     uses_indices = has_embedding or not LOOKUP_FUNCTIONS.isdisjoint(names)
-    # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
+    # A model may use indices out of sight, for example in a loss: its integers are probably ids or labels.
     return looks_like_indices if uses_indices or is_instance(fn, torch.nn.Module) else lambda _: False
 
 
@@ -76,13 +76,13 @@ def looks_like_indices(value: torch.Tensor) -> bool:
 
 
 def other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
-    """Return up to two other members of a value's enumeration, or other strings that a function may accept."""
+    """Return up to two other members of a value's enumeration, or two other strings that a function may accept."""
     if isinstance(value, enum.Enum):
         return [member for member in type(value) if member is not value][:2]
     # If the string is a key of a dict, the dict's other keys select its other values.
     keys = [key for content in _dicts_with_string_keys(fn) if value in content for key in content]
-    constants = [text for text in constants_in_code(fn) if isinstance(text, str) and text.isprintable()]
-    return [text for text in dict.fromkeys([*keys, *constants]) if text != value][:2]
+    constants = [value for value in constants_in_code(fn) if isinstance(value, str) and value.isprintable()]
+    return [choice for choice in dict.fromkeys([*keys, *constants]) if choice != value][:2]
 
 
 def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
@@ -93,17 +93,17 @@ def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
         yield from walk_codes(code)
 
 
-def numbers_in_user_code(first: Arguments, fn: Callable[..., Any]) -> list[float]:
-    """Return the numbers in the code of a function and of user functions that it reaches: absolute values above one."""
-    codes = [*_codes(fn), *user_codes(fn, *first.values())]
+def numbers_in_user_code(arguments: Arguments, fn: Callable[..., Any]) -> list[float]:
+    """Return the absolute values above one of numbers in the code of a function and of user functions it reaches."""
+    codes = [*_codes(fn), *user_codes(fn, *arguments.values())]
     constants = (constant for code in dict.fromkeys(codes) for constant in code.co_consts)
     numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
     return [number for number in dict.fromkeys(numbers) if number > 1]
 
 
-def lookup_table_lengths(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
-    """Return the lengths above one of tensors that may be tables, such as masks and embeddings of positions."""
-    used_objects = reachable_objects(fn, *first.values())
+def lookup_table_lengths(arguments: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
+    """Return the lengths above one of tensors that may be lookup tables, such as masks and position embeddings."""
+    used_objects = reachable_objects(fn, *arguments.values())
     modules = [item for item in used_objects if is_instance(item, torch.nn.Module)]
     tables = [value for value in state.values() if is_instance(value, torch.Tensor)]
     tables += [item.weight for item in modules if is_instance(item, torch.nn.Embedding)]
@@ -117,21 +117,21 @@ def names_in_code(fn: Callable[..., Any]) -> set[str]:
 
 
 def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
-    """Return the constants in the code of a function and of functions inside it, except ``None`` and their names."""
+    """Return the constants in the code of a function and of functions inside it, except ``None`` and function names."""
     return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
 
 
 def other_strings(fn: Callable[..., Any], value: str) -> list[str]:
-    """Return other strings for a constant of a function's code, or for a key of its dicts; none for other strings.
+    """Return other strings to pass for a constant in a function's code or a key of its dicts; none for other strings.
 
-    The last one is meant to differ from all constants.
+    The last of them is one that the code probably does not know.
     """
     is_compared = value in constants_in_code(fn) or any(value in content for content in _dicts_with_string_keys(fn))
     return [*other_choices(fn, value), f"not {value}"] if is_compared else []
 
 
 def _dicts_with_string_keys(fn: Callable[..., Any]) -> list[dict[str, Any]]:
-    """Return the global dicts that a function names and whose keys are all strings."""
+    """Return the non-empty global dicts that a function mentions and whose keys are all strings."""
     function = getattr(fn, "forward", fn)
     names = names_in_code(fn)
     values = [value for name, value in getattr(function, "__globals__", {}).items() if name in names]

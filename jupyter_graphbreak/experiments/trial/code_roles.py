@@ -43,7 +43,7 @@ _HELPER_PACKAGES = {"filelock", "mpmath", "networkx", "sympy"}
 #: Prefixes of the file names of code that Python or PyTorch generated.
 _GENERATED_PREFIXES = ("<frozen ", "<eval_with_key>", "<lambda", "<attrs ", "<__array_function__", "<torch")
 #: The functions that pass a log record to the handlers. A trial captures the records, so handlers have no effect.
-_LOGGING_CALLS = {"callHandlers", "handle", "emit"}
+_RECORD_PASSING_FUNCTIONS = {"callHandlers", "handle", "emit"}
 _MAX_DEPTH = 2000
 _PACKAGES = ("site-packages", "dist-packages")
 _LOGGING_FILE = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
@@ -81,7 +81,7 @@ def is_user_code(filename: str) -> bool:
 
 
 def is_called_by_user(frame: FrameType) -> bool:
-    """Return whether user code calls a function that Dynamo does not trace, given the frame of the call."""
+    """Return whether user code makes the call in a frame, directly or through Dynamo's wrapper around the function."""
     caller: FrameType | None = frame
     while caller is not None and caller.f_code.co_filename.startswith(_COMPILER_RUNTIME):
         caller = caller.f_back
@@ -91,9 +91,9 @@ def is_called_by_user(frame: FrameType) -> bool:
 def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     """Return whether an event in a frame is an effect of the user's program, and the line that leads to it.
 
-    The line is one of user code; if no user code is on the stack, one of an installed package. Effects of PyTorch's
-    compilers, of imports and of log handlers do not count. Nor does a progress bar, such as that of
-    ``torch.fx.Interpreter``, that starts its monitor or makes its lock.
+    The line is in user code or, if no user code is on the stack, in an installed package. Effects of PyTorch's
+    compilers, of imports and of log handlers do not count. Nor do the monitor and the lock of
+    a progress bar, such as the one that ``torch.fx.Interpreter`` shows.
     """
     library_frame: FrameType | None = None
     while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook
@@ -105,7 +105,7 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
         role = _role(code.co_filename)
         if role == "user":
             return True, entry_of_frame(frame)
-        if role == "exempt" or (code.co_name in _LOGGING_CALLS and code.co_filename.endswith(_LOGGING_FILE)):
+        if role == "exempt" or (code.co_name in _RECORD_PASSING_FUNCTIONS and code.co_filename.endswith(_LOGGING_FILE)):
             return False, None
         if role == "internal":
             break

@@ -66,7 +66,7 @@ class MemoryProvider(Protocol):
     """Provides the memory for copies of large tensors, so that several copies can share it."""
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
-        """Return the memory for a copy of a storage; ``None`` to copy the storage normally."""
+        """Return the storage for a copy of a tensor's storage; ``None`` to copy it normally."""
 
 
 def clone(
@@ -165,7 +165,7 @@ class _Copier:
         )
 
     def _copy_proxy(self, value: Any, target: Any) -> Any:
-        """Return a proxy of the same class for a copy of a proxy's target; the proxy itself if that is impossible."""
+        """Return a proxy of the same class for a copy of a proxy's target; the given proxy if that is impossible."""
         result = self.copy(target)
         if result is target:
             return value
@@ -283,7 +283,7 @@ class _Copier:
             return tuple(parts)
         try:
             result = tuple.__new__(cls, parts)
-        except TypeError:  # such as the named tuples of torch
+        except TypeError:  # such as PyTorch's named tuples
             return cls(parts)
         self._fill_attributes(value, result)
         return result
@@ -306,7 +306,7 @@ class _Copier:
                     if result is value
                     else self._separate_attributes(value, result)
                 )
-            except Exception as error:  # noqa: BLE001 - open files, whatever the user's __deepcopy__ does
+            except Exception as error:  # noqa: BLE001 - open files, or any error in the user's __deepcopy__
                 reason = error_headline(error)
                 for key in list(self._memo)[memo_size:]:
                     del self._memo[key]  # discard the unfinished copy
@@ -319,7 +319,7 @@ class _Copier:
         return value
 
     def _separate_attributes(self, value: Any, result: Any) -> Any:
-        """Copy the data that a copy made by ``__deepcopy__`` still shares with the original, and return the copy."""
+        """Copy the data that the result of ``__deepcopy__`` still shares with the original, and return the result."""
         if _defines_copying(type(value)) and attribute_of(value, "__dict__") is not None:
             original_attributes = vars(value)
             shared_attributes = {
@@ -329,7 +329,7 @@ class _Copier:
         return result
 
     def _copy_object_with_identity_deepcopy(self, value: Any) -> Any:
-        """Return a copy of an object whose class returns the object itself as its copy, if a run may change it.
+        """Return a copy of an object that a run may change, although ``copy.deepcopy`` returned the object itself.
 
         Constants of a library are returned unchanged, because the library compares them by identity.
         """
@@ -363,9 +363,9 @@ class _Copier:
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
     def _copy_tensor(self, value: torch.Tensor) -> Any:
-        """Return a leaf with the same elements, or their digest, ``.grad`` and attributes.
+        """Return a leaf with copies of the elements, or their digest, of the ``.grad`` and of the attributes.
 
-        Copies of tensors that share memory also share memory, unless a tensor uses only a small part of a large memory.
+        If tensors share memory, so do their copies, unless a tensor uses only a small part of a large memory.
         """
         if not is_plain(value):
             return self._copy_unusual_tensor(value)
@@ -441,8 +441,8 @@ class _Copier:
     def _patch_deepcopy(self) -> Iterator[None]:
         """Make ``copy.deepcopy`` use this copier for plain tensors in this thread.
 
-        Torch refuses to copy a non-leaf tensor, such as one that a module keeps after its forward pass, and drops
-        the ``.grad`` of a parameter.
+        PyTorch refuses to copy a non-leaf tensor, such as one that a module keeps after its forward pass, and does not
+        copy the ``.grad`` of a parameter.
         """
         copy_tensor, copy_parameter = (vars(cls)["__deepcopy__"] for cls in (torch.Tensor, torch.nn.Parameter))
 
@@ -468,7 +468,10 @@ class _Copier:
     _copiers: ClassVar[_Copiers] = (
         (weakref.ref, _copy_reference),
         (functools.partial, _copy_partial),
-        (tuple(LOCKS), lambda _, value: LOCKS[type(value)]()),  # free, as a trial must not wait for other threads
+        (
+            tuple(LOCKS),
+            lambda _, value: LOCKS[type(value)](),
+        ),  # unlocked, because a trial must not wait for other threads
         (torch.Generator, _copy_generator),
         (threading.local, _copy_thread_local),
         (memoryview, _copy_memory_view),
@@ -526,7 +529,7 @@ def _detached_copy(value: torch.Tensor) -> torch.Tensor:
 
 
 def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
-    """Return the storage of a tensor if copies should share it; ``None`` if the tensor is copied alone."""
+    """Return the storage of a tensor if copies should share its copy; ``None`` to copy only the tensor."""
     if value.is_meta or value.is_quantized or value.is_inference() or value.is_conj() or value.is_neg():
         return None
     storage = value.untyped_storage()
@@ -535,7 +538,7 @@ def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
 
 
 def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
-    """Return a memo with which :func:`clone` copies neither some objects nor the memory of the tensors among them."""
+    """Return a memo that makes :func:`clone` share some objects, and the memory of tensors among them."""
     memo: dict[Any, Any] = {}
     for item in objects:
         memo[id(item)] = item

@@ -1,4 +1,4 @@
-"""The file descriptors that a trial makes: its code may use them, and those left open are closed after the trial."""
+"""The file descriptors that a trial makes: its code may use them, and those left open are closed after it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Descriptors:
 
     def __init__(self) -> None:
         self._usable_descriptors: set[int] = set()
-        #: The files of the descriptors to close: the number of a closed descriptor may be reused for a different file.
+        #: The files of the descriptors to close: the system may reuse a closed descriptor's number for another file.
         self._to_close: dict[int, tuple[int, int]] = {}
 
     def note(self, descriptor: int, *, is_new: bool, is_closed_later: bool) -> None:
-        """Remember a descriptor.
+        """Remember a descriptor that the trial made.
 
         Parameters
         ----------
@@ -43,21 +43,21 @@ class Descriptors:
         """Return whether the trial made a descriptor."""
         return descriptor in self._usable_descriptors or descriptor in self._to_close
 
-    def note_closed(self, descriptor: Any) -> None:
-        """Forget a descriptor that was closed."""
+    def forget(self, descriptor: Any) -> None:
+        """Forget a descriptor, because it was closed."""
         self._usable_descriptors.discard(descriptor)
         self._to_close.pop(descriptor, None)
 
     @contextlib.contextmanager
     def close_leftovers(self) -> Iterator[None]:
-        """Close the descriptors that a trial in the context makes and leaves open."""
+        """Close the descriptors that a trial in the context has made and left open."""
         usable_descriptors, to_close = self._usable_descriptors, self._to_close
         self._usable_descriptors, self._to_close = set(usable_descriptors), {}
         try:
             yield
         finally:
-            made, self._usable_descriptors, self._to_close = self._to_close, usable_descriptors, to_close
-            _close_all(made)
+            leftovers, self._usable_descriptors, self._to_close = self._to_close, usable_descriptors, to_close
+            _close_all(leftovers)
 
 
 def _close_all(files: dict[int, tuple[int, int]]) -> None:
@@ -79,5 +79,5 @@ def _owned_by_files() -> frozenset[int]:
     return frozenset(item.fileno() for item in files if not item.closed and item.closefd)
 
 
-#: The descriptors of the current trial, and of the trials that it is part of.
+#: The descriptors of the current trial, and of the trials that contain it.
 made_descriptors = Descriptors()

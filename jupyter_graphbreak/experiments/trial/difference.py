@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.places import RESULT, leaves, named_tensors
-from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, short_repr, varying_places
+from jupyter_graphbreak.experiments.trial.named_objects import RESULT, leaves, named_tensors
+from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, short_repr, varying_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,21 +27,21 @@ Kind = Literal[
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
     "layout", "sign of zero", "replaced", "lost alias",
 ]  # fmt: skip
-#: Acceptable differences of a changed program: the report lists them, and the user decides.
+#: Differences that a changed program may have: the report lists them, and the user decides.
 ACCEPTABLE: frozenset[Kind] = frozenset({
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
     "layout", "sign of zero", "lost alias",
 })  # fmt: skip
 _MAX_LENGTH = 60
-#: Prefixes of the messages of errors that a graph raises if a value breaks an assumption.
+#: The prefixes of the error messages of a graph in which a value violates an assumption.
 _ASSERTIONS = ("Runtime assertion failed", "Expected cond to be True")
 #: The message of a failed check in a graph, if the program's own message was not a constant.
 _UNNAMED_CHECK = "check failed"
-#: Messages of errors that lists and other sequences raise, but tensors do not.
+#: Matches the messages of errors that lists and other sequences raise, but tensors do not.
 _SEQUENCE_ERRORS = re.compile(r"index out of range$|^pop ")
 #: The relations between aliases, in the form that follows "makes the result".
 _INFINITIVES = {"is": "be", "shares memory with": "share memory with"}
-#: Parts that may differ between the texts of equal results: last digits, gradient functions, addresses.
+#: Parts that may differ between the strings of equal results: last digits, gradient functions, addresses.
 _NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
 _INCIDENTAL_TEXT = re.compile(r"grad_fn=<\w+>|\bat 0x[0-9a-f]+")
 #: The times and the speed of a progress bar: "00:01<00:04,  1.42it/s".
@@ -50,7 +50,7 @@ _TIMES = re.compile(r"[\d:]+<[\d:?]+,\s*[^\s,\]]+")
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference between a program and the original, worded as the rest of a sentence about the program."""
+    """A difference between a program and the original; ``text`` continues a sentence whose subject is the program."""
 
     kind: Kind
     text: str
@@ -76,9 +76,10 @@ def differences(
     expected, actual : Result
         The outcomes of the original and of the program, with equal arguments.
     compares_values : bool
-        Whether to compare values, or only types, shapes and whether something happened, as for random numbers.
+        Whether to compare values. Otherwise, as for random numbers, only types, shapes and whether something happened
+        are compared.
     varying : frozenset of str
-        Places in arguments and state that no two runs leave equal, see :func:`varying_state`.
+        The paths to values in arguments and state that differ after any two runs, see :func:`varying_state`.
     compares_signs_of_zero : bool
         Whether to distinguish -0.0 from 0.0 in the result; compilers do not preserve the sign.
     """
@@ -111,11 +112,11 @@ def differences(
 
 
 def varying_state(one: Result, other: Result) -> frozenset[str]:
-    """Return the places in arguments and state at which two runs of the same program differ.
+    """Return the paths to values in arguments and state that differ after two runs of the same program.
 
-    Such places contain a time of day, or the address of an object.
+    Such a value contains a time of day, or the address of an object.
     """
-    return varying_places(one.arguments, other.arguments) | varying_places(one.state, other.state)
+    return varying_paths(one.arguments, other.arguments) | varying_paths(one.state, other.state)
 
 
 def _exception_differences(expected: Result, actual: Result) -> Iterator[Difference]:
@@ -129,7 +130,7 @@ def _exception_differences(expected: Result, actual: Result) -> Iterator[Differe
             "exception", f"returns {short_repr(actual.value)}, but the original raises {describe_error(original)}"
         )
     elif type(original) is not type(changed) or not is_same_text(_message(original), _message(changed)):
-        # Each operation rejects an input with its own message, and Dynamo wraps errors in a subclass of RuntimeError.
+        # Operations reject an input with different messages, and Dynamo wraps errors in a subclass of RuntimeError.
         is_reworded = is_raised_by_operation(original) and isinstance(changed, RuntimeError | IndexError)
         text = f"raises {describe_error(changed)}, but the original raises {describe_error(original)}"
         yield Difference("different error" if is_reworded or _is_failed_check(original, changed) else "exception", text)
@@ -148,14 +149,14 @@ def _attributes_of_error(error: BaseException) -> dict[str, Any]:
 
 
 def is_raised_by_operation(error: BaseException) -> bool:
-    """Return whether an operation of PyTorch probably raised an exception, rather than a Python statement."""
+    """Return whether a PyTorch operation, rather than a Python statement, probably raised an exception."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    may_be_of_operation = type(error) is RuntimeError or (
+    may_come_from_operation = type(error) is RuntimeError or (
         type(error) is IndexError and not _SEQUENCE_ERRORS.search(_message(error))
     )
-    if not may_be_of_operation or traceback is None:
+    if not may_come_from_operation or traceback is None:
         return False
     raising_instructions = (
         instruction
@@ -166,7 +167,7 @@ def is_raised_by_operation(error: BaseException) -> bool:
 
 
 def _is_failed_check(original: BaseException, changed: BaseException) -> bool:
-    """Return whether a check in a graph failed: with the original's message, with none, or as PyTorch's own check."""
+    """Return whether a check in a graph failed: with the original's message, without it, or as PyTorch's own check."""
     if type(changed) is not RuntimeError:
         return False
     message = _message(changed)
@@ -179,7 +180,7 @@ def _is_failed_check(original: BaseException, changed: BaseException) -> bool:
 
 
 def describe_error(error: BaseException | None) -> str:
-    """Return a short text for an exception."""
+    """Return the type of an exception and the first line of its message, shortened."""
     message = _message(error).strip().partition("\n")[0]
     return _shorten(f"{type(error).__name__}: {message}" if message else type(error).__name__, 2 * _MAX_LENGTH)
 
@@ -227,13 +228,13 @@ def _state_differences(
 
 
 def _starts_differently(expected: Result, actual: Result, name: str) -> bool:
-    """Return whether a part of the state already differed before the two runs, for example because a switch set it."""
+    """Return whether a part of the state already differed before the runs, for example because a switch set it."""
     is_everywhere = all(name in states for run in (expected, actual) for states in (run.state_before, run.state))
     return is_everywhere and describe_difference(expected.state_before[name], actual.state_before[name]) is not None
 
 
 def _state_differences_by_part(expected: Result, actual: Result, name: str, compare: _Compare) -> Iterator[Difference]:
-    """Yield the differences at places that a run changed; other places may have differed before both runs."""
+    """Yield the differences between values that a run changed; other values may have differed before the runs."""
     missing = object()
     before_expected, after_expected, before_actual, after_actual = (
         dict(leaves(states[name], name))
@@ -243,29 +244,29 @@ def _state_differences_by_part(expected: Result, actual: Result, name: str, comp
     def differ(one: Any, other: Any, compare: _Compare = describe_difference) -> bool:
         return one is not other if one is missing or other is missing else compare(one, other) is not None
 
-    for place in dict.fromkeys([*before_expected, *after_expected, *before_actual, *after_actual]):
-        before, other_before = before_expected.get(place, missing), before_actual.get(place, missing)
-        after, other_after = after_expected.get(place, missing), after_actual.get(place, missing)
+    for path in dict.fromkeys([*before_expected, *after_expected, *before_actual, *after_actual]):
+        before, other_before = before_expected.get(path, missing), before_actual.get(path, missing)
+        after, other_after = after_expected.get(path, missing), after_actual.get(path, missing)
         if (differ(before, after) or differ(other_before, other_after)) and differ(after, other_after, compare):
-            yield Difference("state", f"leaves {place} different")
+            yield Difference("state", f"leaves {path} different")
 
 
 def _layout_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    for place, (class_, strides) in expected.layouts.items():
-        actual_layout = actual.layouts.get(place)
+    for path, (class_, strides) in expected.layouts.items():
+        actual_layout = actual.layouts.get(path)
         if actual_layout is None:
             continue
         actual_class = actual_layout.class_
         if actual_class is not class_:
-            yield Difference("value", f"makes {place} a {actual_class.__name__} instead of a {class_.__name__}")
+            yield Difference("value", f"makes {path} a {actual_class.__name__} instead of a {class_.__name__}")
         elif actual_layout.strides != strides:
-            yield Difference("layout", f"makes the strides of {place} {actual_layout.strides} instead of {strides}")
+            yield Difference("layout", f"makes the strides of {path} {actual_layout.strides} instead of {strides}")
 
 
 def _zero_sign_differences(expected: Result, actual: Result) -> Iterator[Difference]:
     actual_tensors = dict(named_tensors(actual.value, RESULT))
-    for place, tensor in named_tensors(expected.value, RESULT):
-        actual_tensor = actual_tensors.get(place)
+    for path, tensor in named_tensors(expected.value, RESULT):
+        actual_tensor = actual_tensors.get(path)
         if (
             actual_tensor is None
             or not _is_dense_float(tensor)
@@ -275,7 +276,7 @@ def _zero_sign_differences(expected: Result, actual: Result) -> Iterator[Differe
             continue
         is_zero = (tensor == 0) & (actual_tensor == 0)
         if bool((tensor.signbit() != actual_tensor.signbit())[is_zero].any()):
-            yield Difference("sign of zero", f"changes the sign of a zero in {place}")
+            yield Difference("sign of zero", f"changes the sign of a zero in {path}")
 
 
 def _is_dense_float(tensor: torch.Tensor) -> bool:
@@ -289,12 +290,12 @@ def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Dif
         and gradients is not None
         and not any(gradient is not None and bool(gradient.count_nonzero()) for gradient in gradients.values())
     )
-    for place, is_required in expected.requires_grad.items():
-        if actual.requires_grad.get(place, is_required) is not is_required:
+    for path, is_required in expected.requires_grad.items():
+        if actual.requires_grad.get(path, is_required) is not is_required:
             wording = ("no gradient", "requires one") if is_required else ("a gradient", "requires none")
             kind_of_surplus: Kind = "needless gradient" if has_only_zeros else "further gradient"
             kind: Kind = "requires_grad" if is_required else kind_of_surplus
-            yield Difference(kind, f"makes {place} require {wording[0]}, but in the original it {wording[1]}")
+            yield Difference(kind, f"makes {path} require {wording[0]}, but in the original it {wording[1]}")
 
 
 def _gradient_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:
@@ -308,48 +309,48 @@ def _gradient_differences(expected: Result, actual: Result, compare: _Compare) -
     if original is None or changed is None:
         return  # `_requires_grad_differences` reports this
     compare = functools.partial(compare, largest=largest_number(original.values()))
-    for place in sorted(original.keys() | changed.keys()):
-        item = _gradient_difference(place, original.get(place), changed.get(place), compare)
+    for path in sorted(original.keys() | changed.keys()):
+        item = _gradient_difference(path, original.get(path), changed.get(path), compare)
         if item is not None:
             yield item
 
 
 def _gradient_difference(
-    place: str, expected: torch.Tensor | None, actual: torch.Tensor | None, compare: _Compare
+    path: str, expected: torch.Tensor | None, actual: torch.Tensor | None, compare: _Compare
 ) -> Difference | None:
     if expected is None and actual is None:
         return None
     if actual is None:
-        return Difference("gradient", f"gives {place} no gradient, but the original gives {short_repr(expected)}")
+        return Difference("gradient", f"gives {path} no gradient, but the original gives {short_repr(expected)}")
     if expected is None:
         if not actual.count_nonzero():
-            return Difference("zero gradient", f"gives {place} a gradient of zeros, but the original gives none")
-        return Difference("gradient", f"gives {place} the gradient {short_repr(actual)}, but the original gives none")
+            return Difference("zero gradient", f"gives {path} a gradient of zeros, but the original gives none")
+        return Difference("gradient", f"gives {path} the gradient {short_repr(actual)}, but the original gives none")
     text = compare(expected, actual)
-    return None if text is None else Difference("gradient", f"gives {place} a different gradient: {text}")
+    return None if text is None else Difference("gradient", f"gives {path} a different gradient: {text}")
 
 
 def _leaf_grad_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:
-    for place in sorted(expected.leaf_grads.keys() & actual.leaf_grads.keys()):
-        text = compare(expected.leaf_grads[place], actual.leaf_grads[place])
+    for path in sorted(expected.leaf_grads.keys() & actual.leaf_grads.keys()):
+        text = compare(expected.leaf_grads[path], actual.leaf_grads[path])
         if text is not None:
-            yield Difference("gradient", f"leaves a different .grad on {place}: {text}")
+            yield Difference("gradient", f"leaves a different .grad on {path}: {text}")
 
 
 def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Difference]:
     no_alias: tuple[str, frozenset[str]] = ("", frozenset())
-    for place in sorted(expected.places & actual.places):
-        relation, others = expected.aliases.get(place, no_alias)
-        actual_relation, actual_others = actual.aliases.get(place, no_alias)
-        shared_others, actual_shared_others = others & actual.places, actual_others & expected.places
+    for path in sorted(expected.paths & actual.paths):
+        relation, others = expected.aliases.get(path, no_alias)
+        actual_relation, actual_others = actual.aliases.get(path, no_alias)
+        shared_others, actual_shared_others = others & actual.paths, actual_others & expected.paths
         if (bool(others), relation, shared_others) == (bool(actual_others), actual_relation, actual_shared_others):
             continue
-        if not place.startswith(RESULT) and not shared_others and not actual_shared_others:
-            continue  # only one of the two programs reads these names
-        if place in expected.layouts and not actual_others and all(part.startswith("the argument ") for part in others):
+        if not path.startswith(RESULT) and not shared_others and not actual_shared_others:
+            continue  # only one of the two programs reads the names that share the object
+        if path in expected.layouts and not actual_others and all(part.startswith("the argument ") for part in others):
             before = f"it {relation} {min(shared_others or others)}"
             consequence = "so that changing one in place changes both"
-            yield Difference("lost alias", f"makes {place} a new tensor, but in the original {before}, {consequence}")
+            yield Difference("lost alias", f"makes {path} a new tensor, but in the original {before}, {consequence}")
             continue
         before = f"it {relation} {min(shared_others or others)}" if others else "it is a separate object"
         after = (
@@ -357,14 +358,14 @@ def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Differen
             if actual_others
             else "a separate object"
         )
-        yield Difference("aliasing", f"makes {place} {after}, but in the original {before}")
+        yield Difference("aliasing", f"makes {path} {after}, but in the original {before}")
 
 
 def _replacement_differences(expected: Result, actual: Result) -> Iterator[Difference]:
     """Yield a difference for each tensor that only the original changes in place: other references to it may exist."""
-    for place, is_changed in expected.changed_in_place.items():
-        if is_changed and place in actual.places and place not in actual.changed_in_place:
-            yield Difference("replaced", f"replaces {place} with a new tensor, but the original changes it in place")
+    for path, is_changed in expected.changed_in_place.items():
+        if is_changed and path in actual.paths and path not in actual.changed_in_place:
+            yield Difference("replaced", f"replaces {path} with a new tensor, but the original changes it in place")
 
 
 def _effect_differences(expected: Result, actual: Result, *, compares_values: bool) -> Iterator[Difference]:
@@ -418,9 +419,9 @@ def _message_differences(
 
 
 def is_same_text(expected: str, actual: str) -> bool:
-    """Return whether two texts are equal, apart from the last digits of numbers, addresses and gradient functions.
+    """Return whether two strings are equal, apart from the last digits of numbers, addresses and gradient functions.
 
-    Progress bars are compared in their last state, without times: how often a bar is drawn depends on the time.
+    Only the last states of progress bars are compared, without times: how often a bar is drawn depends on the time.
     """
     if expected == actual:
         return True
@@ -433,7 +434,7 @@ def is_same_text(expected: str, actual: str) -> bool:
 
 
 def _last_states(text: str) -> str:
-    """Return text as a terminal shows it after progress bars have ended, without times."""
+    """Return a string as a terminal shows it after progress bars have ended, without times."""
     return "\n".join(_TIMES.sub("", line.rpartition("\r")[2]) for line in text.split("\n"))
 
 
@@ -450,7 +451,7 @@ def _is_same_number(expected: str, actual: str) -> bool:
 
 
 def _first_differing_lines(before: str, after: str) -> tuple[str, str]:
-    """Return the first lines in which two texts differ, quoted."""
+    """Return the first lines in which two strings differ, quoted."""
     lines_before, lines_after = before.splitlines(), after.splitlines()
     for index, (one, other) in enumerate(zip(lines_before, lines_after, strict=False)):
         if not is_same_text(one, other):

@@ -12,8 +12,8 @@ import torch
 #: same result in double precision are treated alike.
 _MIN_ELEMENTS = 1 << 18
 #: The number of neighboring elements in a row, and the number of weighted sums that a row is reduced to.
-_ELEMENTS, _SUMS = 1024, 8
-#: The number of rows that are reduced at once.
+_ROW_ELEMENTS, _ROW_SUMS = 1024, 8
+#: The number of rows to reduce at once.
 _CHUNK_ROWS = 512
 #: The attribute of a digest that stores the shape of its tensor.
 _SHAPE = "_graphbreak_shape"
@@ -24,7 +24,7 @@ def is_large(value: torch.Tensor) -> bool:
     return (
         type(value) in {torch.Tensor, torch.nn.Parameter}
         and value.layout == torch.strided
-        and value.dtype in {torch.float32, torch.float64}  # in shorter dtypes, rounding would hide one element
+        and value.dtype in {torch.float32, torch.float64}  # in smaller dtypes, rounding would hide one element
         and not (value.is_nested or value.is_meta or value.is_quantized)
         and value.numel() >= _MIN_ELEMENTS
     )
@@ -34,17 +34,17 @@ def digest(value: torch.Tensor) -> torch.Tensor:
     """Return a small tensor that represents a large one.
 
     Each element of the digest is a randomly weighted sum of neighboring elements, of the same magnitude as an element;
-    the last elements, which do not fill a row, are kept. If two digests agree up to rounding, so do their tensors,
-    except by chance. The digest of a zero tensor is zero.
+    the last elements, which do not fill a row, are appended unchanged. If two digests agree up to rounding, so do
+    their tensors, except by chance. The digest of a zero tensor is zero.
     """
     elements = value.detach().reshape(-1)
-    elements_in_rows = elements.numel() // _ELEMENTS * _ELEMENTS
-    rows = elements[:elements_in_rows].view(-1, _ELEMENTS)
+    elements_in_rows = elements.numel() // _ROW_ELEMENTS * _ROW_ELEMENTS
+    rows = elements[:elements_in_rows].view(-1, _ROW_ELEMENTS)
     # Neither autocast nor the matmul precision settings affect double precision.
     weights = _random_weights().to(value.device)
-    sums = torch.empty(len(rows), _SUMS, dtype=value.dtype, device=value.device)
+    sums = torch.empty(len(rows), _ROW_SUMS, dtype=value.dtype, device=value.device)
     # All chunks use one buffer: small results between large temporaries would keep the C library from reusing memory.
-    buffer = torch.empty(_CHUNK_ROWS, _ELEMENTS, dtype=torch.float64, device=value.device)
+    buffer = torch.empty(_CHUNK_ROWS, _ROW_ELEMENTS, dtype=torch.float64, device=value.device)
     for chunk, chunk_sums in zip(rows.split(_CHUNK_ROWS), sums.split(_CHUNK_ROWS), strict=True):
         chunk_sums.copy_(buffer[: len(chunk)].copy_(chunk) @ weights)
     return torch.cat([sums.reshape(-1), elements[elements_in_rows:]])
@@ -64,5 +64,5 @@ def shape_of(value: torch.Tensor) -> torch.Size:
 @functools.cache
 def _random_weights() -> torch.Tensor:
     generator = torch.Generator().manual_seed(20)
-    numbers = torch.randn(_ELEMENTS, _SUMS, generator=generator, device="cpu", dtype=torch.float64)
-    return numbers / math.sqrt(_ELEMENTS)
+    numbers = torch.randn(_ROW_ELEMENTS, _ROW_SUMS, generator=generator, device="cpu", dtype=torch.float64)
+    return numbers / math.sqrt(_ROW_ELEMENTS)

@@ -1,4 +1,4 @@
-"""Derive inputs at the edge of what a function accepts: empty, huge, of other kinds, or with a zero."""
+"""Derive inputs at the edge of what a function accepts: empty, huge, with zeros, or of different kinds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.tensor_changes import Change
 
-    #: The name of a kind of tensors, and a function that changes a tensor's numbers and returns a result of this kind.
+    #: The name of a kind of tensor, and a function that applies a change to a tensor and returns a result of this kind.
     _KindChange = tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]
 
 #: For edge inputs: the maximum number of sizes to change, and of inputs with random tensors.
@@ -73,13 +73,13 @@ _OTHER_DTYPES = {
 }
 #: Numbers that fill all tensors of edge inputs.
 _EXTREMES = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
-#: The ends of the descriptions of tensors with numbers that are not finite.
+#: The suffixes of the descriptions of tensors with numbers that are not finite.
 _NOT_FINITE = ("nan", "inf", "infinite")
-#: The maximum number of edge numbers that are combined with tensors that require gradients.
+#: The maximum number of edge numbers to combine with tensors that require gradients.
 _MAX_NUMBERS_WITH_GRADIENTS = 16
-#: The maximum number of arguments whose tensors become zero, or require gradients, one at a time.
+#: The maximum number of arguments whose tensors become zero, get a different dtype or require gradients, one at a time.
 _MAX_SINGLE_ARGUMENTS = 3
-#: The maximum number of keys that are left out of a dict, one at a time.
+#: The maximum number of keys to leave out of a dict, one at a time.
 _MAX_MISSING_KEYS = 3
 #: The maximum number of edge values for one item of a list or tuple.
 _MAX_ITEM_VALUES = 2
@@ -91,37 +91,36 @@ _TENSOR_SUBSTITUTES: tuple[Any, ...] = (None, [])
 #: Numbers that a caller may pass for a parameter that is ``None``, and the maximum number of such parameters.
 _OPTIONAL_NUMBERS = (2.0, 0.0)
 _MAX_OPTIONAL = 3
-#: The maximum number of tensors among which every pair is tried with shared memory.
+#: The maximum number of tensors of which every pair is made to share memory.
 _MAX_SHARING_TENSORS = 3
-#: The maximum number of constants in the code that fill tensors or become lengths, and of tables that provide lengths.
+#: The maximum number of constants in the code to use as elements or as lengths, and of tables whose lengths are used.
 _MAX_NUMBERS_OF_CODE = 8
 _MAX_TABLES = 4
-#: The largest length from the code, as a number and as a multiple of the given one, and the maximum number of elements
-#: of a tensor with such a length: a run must not take much longer than the given one.
+#: The largest length to take from the code, as a number and as a multiple of the first input's length, and the maximum
+#: number of elements of a tensor with such a length: a run must not take much longer than the run with the first input.
 _MAX_LENGTH = 4096
 _MAX_GROWTH = 64
 _MAX_ELEMENTS = 1 << 16
-#: Names with which code reads the number in a tensor.
+#: Names that code uses to read the number in a tensor.
 _NUMBER_READERS = frozenset({"item", "tolist", "int", "float"})
 
 
 def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
     """Yield edge inputs for a function, the most revealing first.
 
-    Among others, the inputs contain empty tensors; tensors of zeros, of huge, infinite and nan values, of different
-    lengths and dtypes, and with gradients; zero, negative and large Python numbers; empty, shorter and longer lists. A
-    function may reject them.
+    The inputs contain, among other things, empty tensors; tensors of zeros, and of huge, infinite and nan values;
+    tensors of different lengths and dtypes, and with gradients; zero, negative and large Python numbers; and empty,
+    shorter and longer lists. A function may reject them.
 
     Parameters
     ----------
     first : Arguments
         The input to derive from.
     state : mapping
-        Numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by their
-        places.
+        The numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by name.
     """
     may_be_indices = index_predicate(first, fn)
-    # A number may matter in one branch only, and the tensors decide which branch runs.
+    # A number may matter in one branch only, and the tensors decide which branch is taken.
     nonzero_variants: dict[str, Change] = {
         "": identity,
         ", all tensors negated": unless(may_be_indices, negate),
@@ -135,7 +134,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
             yield Input(arguments, describe(description, arguments, fn), is_special=True)
     settings = list(_changes_of_state(fn, state))
     for values in settings:
-        description = ", ".join(f"{place} = {short_repr(value)}" for place, value in values.items())
+        description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
         for suffix, change in variants.items():
             arguments = map_tensors(first, change)
             yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
@@ -154,12 +153,12 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
 def _changes_of_arguments(
     first: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, Arguments]]:
-    """Yield descriptions and arguments of the same kinds as the first.
+    """Yield descriptions, and arguments of the same kinds as the first ones.
 
     Parameters
     ----------
     variants : mapping
-        The changes of all tensors with which to combine each changed Python value, by the ends of their descriptions.
+        The changes of all tensors to combine with each changed Python value, by the suffixes of their descriptions.
     """
     yield from _row_count_changes(first, fn)
     for description, changed in itertools.chain(_edge_python_values(first, fn), _other_strings(first, fn)):
@@ -172,20 +171,20 @@ def _changes_of_arguments(
 
 
 def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield new values of the numbers, flags and strings that a function reads outside its arguments, by place."""
-    for place, value in state.items():
+    """Yield new values for the numbers, flags and strings that a function reads besides its arguments, by name."""
+    for name, value in state.items():
         for new_value in other_strings(fn, value) if type(value) is str else _edge_values(value):
-            yield {place: new_value}
-    zeros = {place: 0 for place, value in state.items() if type(value) is int}
+            yield {name: new_value}
+    zeros = {name: 0 for name, value in state.items() if type(value) is int}
     if len(zeros) > 1:
         yield zeros
 
 
 def _with_gradients(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Input:
-    """Return the first input with a gradient for each of its tensors and of those that the function reads."""
+    """Return the first input with a ``.grad`` on each of its tensors and on other tensors that the function reads."""
     give_gradient = functools.partial(_with_grad, identity)
     arguments = map_tensors(first, give_gradient)
-    values = {place: give_gradient(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
+    values = {name: give_gradient(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
     example = describe(_WITH_GRADIENT, arguments, fn)
     return Input(arguments, example, is_special=True, state=values, other_kind=_WITH_GRADIENT)
 
@@ -193,9 +192,9 @@ def _with_gradients(first: Arguments, fn: Callable[..., Any], state: Mapping[str
 def _kind_changes(
     first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield descriptions, kinds and arguments of other kinds: different dtypes, layouts, shapes, memory or types.
+    """Yield descriptions, kinds, and arguments of these kinds: different dtypes, layouts, shapes, memory or types.
 
-    The values of tensors lead to both sides of most branches.
+    The values of the tensors lead to both sides of most branches.
     """
     values: dict[str, Change] = {
         "": _triple,
@@ -217,7 +216,7 @@ def _kind_changes(
         if _shares_a_size(first, fn, name):
             kind = f"{description}, {OF_DIFFERENT_SIZE}"
             yield description, kind, arguments
-            # If all numbers are equal, a broadcast row has the same result: other numbers reveal the difference.
+            # If all numbers are equal, broadcasting one row gives the same result, so other numbers are used too.
             number_changes: dict[str, Change] = {"negated": negate, "ones": torch.ones_like}
             for suffix, make_values in number_changes.items():
                 changed_arguments = map_tensors(arguments, unless(may_be_indices, make_values))
@@ -233,7 +232,7 @@ def _kind_changes(
 def _dtypes_of_one_argument(
     first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which one has another precision: each side of a branch may use a different one."""
+    """Yield arguments of which one has a different precision: each side of a branch may use a different argument."""
     named = [
         (name, dtypes)
         for name, value in first.by_name(fn).items()
@@ -259,7 +258,7 @@ def _gradients_of_one_argument(
     values: Mapping[str, Change],
     may_be_indices: Callable[[torch.Tensor], bool],
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which one more requires gradients: a side may use only the other ones, or detach it."""
+    """Yield arguments of which one more requires gradients: one side of a branch may not use it, or may detach it."""
     names = [name for name, value in first.by_name(fn).items() if tensors_in(value)]
     changes = list(_gradient_changes(first)) if len(names) > 1 else []
     for name, (_, change) in itertools.product(names[:_MAX_SINGLE_ARGUMENTS], changes):
@@ -287,7 +286,7 @@ def _longer_last_items(
 
 
 def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with another kind of value for one parameter.
+    """Yield arguments with a different kind of value for one parameter.
 
     A tensor becomes a default, ``None``, an empty list or a flag; a flag becomes ``None``; a dict lacks a key.
     """
@@ -337,14 +336,14 @@ def _optional_argument_changes(first: Arguments, fn: Callable[..., Any]) -> Iter
 def _shared_memory_changes(
     first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments in which one tensor is a part of another one: an in-place change then changes both."""
+    """Yield arguments in which one tensor is a view of another: an in-place change to one then changes both."""
     tensors = [(name, value) for name, value in first.by_name(fn).items() if is_instance(value, torch.Tensor)]
     pairs = itertools.permutations(tensors[:_MAX_SHARING_TENSORS], 2)
     for (name, value), (other_name, other_tensor) in pairs:
         are_plain = type(value) is type(other_tensor) is torch.Tensor and not (
             value.requires_grad or other_tensor.requires_grad
         )
-        if not are_plain or may_be_indices(value):  # the numbers of the other tensor might not be valid indices
+        if not are_plain or may_be_indices(value):  # the other tensor's numbers might not be valid indices
             continue
         is_part = (
             value.dtype == other_tensor.dtype
@@ -353,7 +352,7 @@ def _shared_memory_changes(
         )
         if is_part and value.numel() and other_tensor.layout == torch.strided and other_tensor.is_contiguous():
             kind = f"{name} in the memory of {other_name}"
-            memory = other_tensor.clone()  # runs replace the given tensor itself with a copy
+            memory = other_tensor.clone()  # runs replace the original tensor with a copy
             arguments = first.with_argument(fn, other_name, memory)
             part = memory.view(-1)[: value.numel()].view(value.shape)
             yield kind, kind, arguments.with_argument(fn, name, part)
@@ -378,7 +377,7 @@ def _shrunk_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tupl
 
 
 def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
-    """Return whether an argument's tensors have a size in common with another argument: code may rely on that."""
+    """Return whether an argument's tensors have a size in common with another argument's: code may rely on that."""
 
     def sizes(value: Any) -> set[int]:
         return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}
@@ -401,7 +400,7 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
             new_values: Iterator[Any] = iter(())
         elif is_instance(value, str | enum.Enum):
             new_values = iter(other_strings(fn, value) if type(value) is str else other_choices(fn, value))
-        elif type(value) is int:  # code may subtract a constant from it: with the same number, the result is zero
+        elif type(value) is int:  # code may subtract a constant: if the argument equals it, the result is zero
             new_values = itertools.chain(
                 _edge_values(value), (number for number in dict.fromkeys(whole_numbers) if number != value)
             )
@@ -416,7 +415,7 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
 
 
 def _other_strings(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments with a different string: it may be the name of an attribute or the text of a number."""
+    """Yield arguments with a different string: the original may be an attribute's name or a number as a string."""
     for name, value in first.by_name(fn).items():
         if type(value) is str and not other_strings(fn, value):
             yield f"{name} = {short_repr(f'not {value}')}", first.with_argument(fn, name, f"not {value}")
@@ -445,9 +444,9 @@ def _edge_values_of_parts(value: Any) -> Iterator[Any]:
 
 
 def _edge_values(value: Any) -> Iterator[Any]:
-    """Yield edge values of the same type.
+    """Yield edge values of the same type as a value.
 
-    These are zero, negative and large numbers; the opposite flag; lists and tuples of other lengths; and tensors of
+    These are zero, negative and large numbers; the opposite flag; lists and tuples of different lengths; and tensors of
     zeros, of the opposite sign and of infinite numbers.
     """
     if is_instance(value, bool):
@@ -490,7 +489,7 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
 
 
 def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments of which only one becomes zero: the others keep a result finite."""
+    """Yield arguments of which only one becomes zero: with all of them zero, a result may not be finite."""
     may_be_indices = index_predicate(first, fn)
     tensors_by_name = [(name, tensors_in(value)) for name, value in first.by_name(fn).items() if tensors_in(value)]
     for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
@@ -501,7 +500,7 @@ def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
 def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
     """Return integers whose products overflow their dtype, unlike Python's; other tensors are returned unchanged.
 
-    Large ones are negative: a tensor with so many elements, if the program makes one, would need all memory.
+    Large integers are negative: a program that makes a tensor with so many elements would need all memory.
     """
     if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
         return value
@@ -510,7 +509,7 @@ def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
 
 
 def _with_one_positive(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in which ``x > 0`` selects only the first element; an unsigned or empty one stays unchanged."""
+    """Return a tensor in which only the first element is positive; an unsigned or empty one is returned unchanged."""
     if value.dtype in {torch.bool, torch.uint8} or not value.numel():
         return value
     result = -value.detach().abs() - 1
@@ -536,7 +535,7 @@ def _length_changes(first: Arguments, only_length: int | None = None) -> Iterato
 
 
 def _fill_with_code_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments with tensors filled with a number from the code: differences from the number are then zero."""
+    """Yield arguments whose tensors are filled with a number from the code: subtracting that number gives zero."""
     may_be_indices = index_predicate(first, fn)
     for number in numbers_in_user_code(first, fn)[:_MAX_NUMBERS_OF_CODE]:
         change = functools.partial(fill_with, number=number)
@@ -546,7 +545,7 @@ def _fill_with_code_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
 def _length_changes_from_code(
     first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]
 ) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments with tensors of a length that the code names or a table has, or one longer, for both branches."""
+    """Yield arguments whose tensors are as long as a constant or table says, or one longer, for both branches."""
     may_be_indices = index_predicate(first, fn)
     whole_numbers = [int(number) for number in numbers_in_user_code(first, fn) if float(number).is_integer()]
     lengths = [length for length in whole_numbers if length <= _MAX_LENGTH][:_MAX_NUMBERS_OF_CODE]
@@ -556,7 +555,7 @@ def _length_changes_from_code(
     largest_count = max((tensor.numel() for tensor in tensors), default=0)
     for size in sizes:
         possible_sizes = (new_size for length in lengths for new_size in (length + 1, length))
-        # Other inputs have sizes up to twice the given one.
+        # Other inputs have sizes of up to twice the original one.
         for new_size in dict.fromkeys(new_size for new_size in possible_sizes if new_size > 2 * size):
             if new_size <= _MAX_GROWTH * size and largest_count // size * new_size <= _MAX_ELEMENTS:
                 longer_arguments = map_tensors(first, functools.partial(resize, size=size, new_size=new_size))
@@ -566,7 +565,7 @@ def _length_changes_from_code(
 
 
 def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
-    """Yield a change that makes tensors require gradients: if both branches are computed, only gradients may differ."""
+    """Yield a change that makes tensors require gradients: merged branches may differ in gradients only."""
     tensors = [tensor for tensor in tensors_in(first.values()) if tensor.is_floating_point()]
     if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in tensors):
         yield "tensors that require gradients", _with_requires_grad
@@ -575,7 +574,7 @@ def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
 def _edge_numbers_with_gradients(
     first: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield edge numbers with tensors that require gradients: the gradient of a branch not taken may be nan."""
+    """Yield edge numbers with tensors that require gradients: the branch not taken may have a nan gradient."""
     for kind, change in _gradient_changes(first):
         require = functools.partial(change, identity)
         numbers = (
@@ -602,11 +601,11 @@ def _edge_numbers_with_gradients(
 def _gradients_with_state(
     first: Arguments, fn: Callable[..., Any], settings: Iterable[dict[str, Any]], variants: Mapping[str, Change]
 ) -> Iterator[Input]:
-    """Yield numbers in the state with tensors that require gradients, as for numbers among the arguments."""
+    """Yield edge numbers in the state with tensors that require gradients, as for numbers in the arguments."""
     for kind, require in _gradient_changes(first):
         for values, (suffix, change) in itertools.product(settings, variants.items()):
             arguments = map_tensors(first, functools.partial(require, change))
-            description = ", ".join(f"{place} = {short_repr(value)}" for place, value in values.items())
+            description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
             example = describe(f"{description}{suffix}, {kind}", arguments, fn)
             yield Input(arguments, example, is_special=True, state=values, other_kind=kind)
 
@@ -627,7 +626,7 @@ def _with_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
 
 
 def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
-    """Yield changes of the dtype of all floating-point or all integer tensors, which may be promoted differently."""
+    """Yield changes of the dtype of all floating-point or all integer tensors, which affects type promotion."""
     tensors = tensors_in(first.values())
     for is_floating, dtypes in _OTHER_DTYPES.items():
         present_dtypes = {tensor.dtype for tensor in tensors if _is_number(tensor, is_floating=is_floating)}
@@ -635,7 +634,7 @@ def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
             if present_dtypes != {dtype}:
                 conversion = functools.partial(_convert, dtype=dtype, is_floating=is_floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", conversion
-        if present_dtypes:  # a tensor of a larger dtype promotes them, but the number that it replaces does not
+        if present_dtypes:  # a tensor of a larger dtype promotes them, but a Python number in its place does not
             small_dtype = torch.float16 if is_floating else torch.int32
             description = f"{ZERO_DIMENSIONAL} {str(small_dtype).removeprefix('torch.')} tensors"
             yield description, functools.partial(_as_scalar, dtype=small_dtype, is_floating=is_floating)
@@ -659,7 +658,7 @@ def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floa
 
 
 def _layout_changes(first: Arguments) -> Iterator[_KindChange]:
-    """Yield changes of the strides of tensors: with gaps, as in a slice; and with gaps, transposed."""
+    """Yield changes to the strides of tensors: with gaps, as in a slice, and both with gaps and transposed."""
     max_dim = max((tensor.dim() for tensor in tensors_in(first.values())), default=0)
     if max_dim > 0:
         yield NOT_CONTIGUOUS, _with_gaps
@@ -679,4 +678,4 @@ def _transpose(value: torch.Tensor) -> torch.Tensor:
 
 
 def _triple(value: torch.Tensor) -> torch.Tensor:
-    return value * 3  # converted to integers, fewer of the numbers below one become zero
+    return value * 3  # so that fewer numbers below one become zero when they are converted to integers

@@ -1,4 +1,4 @@
-"""Add to a report the effects that kept functions from being run again, with their lines."""
+"""Add to a report the effects because of which functions were not run again, with their lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Report
 
-    #: Returns the location of a stack in the report; ``None`` if none of its lines is in a source.
+    #: Returns the location of a stack in the report; ``None`` if no line of the stack is in a source.
     Locate = Callable[[Sequence[StackEntry]], Location | None]
 
 
@@ -32,7 +32,7 @@ def with_effects(
     effects: Iterable[ObservedEffect],
     find_cell: FindCell = cell_of_shell,
 ) -> Report:
-    """Return a report that lists effects, without duplicates.
+    """Return a copy of a report that also lists some effects, without duplicates.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ def with_effects(
     listed_effects = list(report.effects or [])
     for effect in effects:
         location = None
-        if effect.place is not None:
-            name = effect.place.filename
+        if effect.location is not None:
+            name = effect.location.filename
             ids_by_file.setdefault(
                 name, next((source.id for source in sources if source.path == _short_path(name)), "")
             )
             if not ids_by_file[name]:
                 ids_by_file[name] = _new_id(sources)
                 sources.append(_new_source(ids_by_file[name], name, find_cell))
-            location = _new_location(ids_by_file[name], effect.place, find_cell)
+            location = _new_location(ids_by_file[name], effect.location, find_cell)
         listed_effect = Effect(effect.kind, effect.description, location)
         if listed_effect not in listed_effects:
             listed_effects.append(listed_effect)
@@ -64,7 +64,7 @@ def with_effects(
 
 
 def locator(ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
-    """Return a function that locates the innermost entry of a stack that is in a source and not in PyTorch.
+    """Return a function that locates the innermost stack entry that is in a source and not in PyTorch.
 
     Parameters
     ----------
@@ -74,10 +74,10 @@ def locator(ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
     packages = package_paths()
 
     def locate(stack: Sequence[StackEntry]) -> Location | None:
-        for place in reversed(stack):
-            ident = ids.get(place.filename)
-            if ident is not None and not (packages.module_path(place.filename) or "").startswith("torch/"):
-                return _new_location(ident, place, find_cell)
+        for entry in reversed(stack):
+            ident = ids.get(entry.filename)
+            if ident is not None and not (packages.module_path(entry.filename) or "").startswith("torch/"):
+                return _new_location(ident, entry, find_cell)
         return None
 
     return locate
@@ -96,24 +96,24 @@ def _new_source(ident: str, filename: str, find_cell: FindCell) -> Source:
 
 
 def _short_path(filename: str) -> str:
-    """Return a path as reports show it: relative to the working directory or the home directory that contains it."""
+    """Return a path as reports show it: relative to the working directory or the home directory if it is inside one."""
     path = Path(filename)
     for find_folder, prefix in ((Path.cwd, ""), (Path.home, "~/")):
         try:
             return prefix + path.relative_to(find_folder()).as_posix()
-        except (OSError, RuntimeError, ValueError):  # the path is elsewhere, or there is no such folder
+        except (OSError, RuntimeError, ValueError):  # the path is in a different folder, or there is no such folder
             continue
     return filename
 
 
-def _new_location(source: str, place: StackEntry, find_cell: FindCell) -> Location | None:
-    if place.line is None:
+def _new_location(source: str, entry: StackEntry, find_cell: FindCell) -> Location | None:
+    if entry.line is None:
         return None
-    cell = find_cell(place.filename)
-    line = place.line + (cell.line_offset if cell is not None else 0)
+    cell = find_cell(entry.filename)
+    line = entry.line + (cell.line_offset if cell is not None else 0)
     if cell is not None:
         lines = cell.text.splitlines()
         code = lines[line - 1] if 0 < line <= len(lines) else ""
     else:
-        code = linecache.getline(place.filename, place.line)
-    return Location(source, line, line, function=original_name(place.function), code=code.strip() or None)
+        code = linecache.getline(entry.filename, entry.line)
+    return Location(source, line, line, function=original_name(entry.function), code=code.strip() or None)

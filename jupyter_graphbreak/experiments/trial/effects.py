@@ -1,4 +1,4 @@
-"""Capture the effects of a call besides its value: output, warnings, log records, random numbers and modes."""
+"""Capture the effects that a call has besides its value: output, warnings, log records, random numbers and modes."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class Effects:
     printed, stderr : str
         The text written to stdout and to stderr.
     warnings : list of WarningMessage
-        All warnings, including those of torch about compiling.
+        All warnings, including PyTorch's warnings about compiling.
     logged : list of (str, str, str)
-        Logger, level and message of each record, except those of torch about compiling.
+        Logger, level and message of each record, except PyTorch's records about compiling.
     order : list of (str, str)
-        The output, warnings and log records in order, except those of torch about compiling: "stdout", "stderr",
+        The output, warnings and log records in order, except PyTorch's about compiling: "stdout", "stderr",
         "warning" or "log", and the text.
     """
 
@@ -83,7 +83,7 @@ class Effects:
     order: list[tuple[str, str]] = field(default_factory=list)
 
     def note(self, kind: str, text: str) -> None:
-        """Append an effect to the order; consecutive pieces of output are joined."""
+        """Append an effect to ``order``; consecutive pieces of output are joined."""
         if self.order and self.order[-1][0] == kind and kind in {"stdout", "stderr"}:
             self.order[-1] = (kind, self.order[-1][1] + text)
         elif text:
@@ -100,7 +100,7 @@ class Effects:
 
 
 class _OrderedStream(io.StringIO):
-    """A stream that also records the order of the texts written to it."""
+    """A stream that also records its output in the order of all effects."""
 
     def __init__(self, effects: Effects, kind: str) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def capture_effects(
     ----------
     handlers : mapping, optional
         Copies of the handlers whose classes the user wrote, by the ids of the originals. If given, the copies receive
-        the records of this thread, and warnings pass the filters of the process, as if none had been shown before.
+        the records of this thread, and the process's filters apply to warnings as if none had been shown before.
         Otherwise no handler receives a record, and every warning is captured.
     filters : mapping, optional
         Copies of the filters of loggers, by the ids of the originals.
@@ -133,11 +133,11 @@ def capture_effects(
     """
     effects = Effects()
 
-    def keep_record(record: tuple[str, str, str]) -> None:
+    def note_record(record: tuple[str, str, str]) -> None:
         effects.logged.append(record)
         effects.note("log", " ".join(record))
 
-    def keep_warning(message: warnings.WarningMessage) -> None:
+    def note_warning(message: warnings.WarningMessage) -> None:
         effects.warnings.append(message)
         if not is_compiler_warning(message.filename):
             effects.note("warning", f"{message.category.__name__}: {_text_of_warning(message.message)}")
@@ -150,10 +150,10 @@ def capture_effects(
         with (
             redirect_thread_streams(out, err),
             isolate_warnings(),
-            _capture_records(keep_record, handlers or {}, filters or {}),
+            _capture_records(note_record, handlers or {}, filters or {}),
             warnings.catch_warnings(record=True),
         ):
-            warnings._showwarnmsg_impl = keep_warning  # type: ignore[attr-defined]  # noqa: SLF001 - records the order
+            warnings._showwarnmsg_impl = note_warning  # type: ignore[attr-defined]  # noqa: SLF001 - records the order
             once_registry.clear()
             warnings.resetwarnings()  # makes Python forget which warnings it has shown
             if handlers is None:
@@ -191,7 +191,7 @@ def _loggers() -> list[Any]:
     return [logging.root, *logging.root.manager.loggerDict.values()]
 
 
-#: Warnings of torch while it compiles never become errors, whatever the filters are: they are captured.
+#: PyTorch's warnings about compiling never become errors, whatever the filters are: they are captured.
 _COMPILER_MODULES = re.compile(r"torch\.(_dynamo|_inductor|_functorch|_export|_subclasses|fx)\b")
 _COMPILER_FILTER = ("always", None, Warning, _COMPILER_MODULES, 0)
 #: The process's warning filters on entry to each open :func:`preserve_warnings`.
@@ -229,16 +229,16 @@ def _capture_records(
     handlers: Mapping[int, logging.Handler],
     filters: Mapping[int, Any],
 ) -> Iterator[None]:
-    """Capture the log records of this thread before the process's handlers get them, while the context is open.
+    """Capture the log records of this thread in place of the process's handlers, while the context is open.
 
     Parameters
     ----------
     receive : callable
         Receives the logger, the level and the message of each record.
     handlers : mapping
-        The replacements of handlers, by the ids of the handlers; handlers without one receive nothing.
+        The replacements for handlers, by the ids of the handlers; handlers without a replacement receive nothing.
     filters : mapping
-        The replacements of the filters of loggers, by the ids of the filters; filters without one let a record pass.
+        The replacements for the filters of loggers, by the ids of the filters; filters without one are ignored.
     """
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
     filter_with_originals = logging.Filterer.filter
@@ -284,7 +284,7 @@ def _text_of_warning(message: object) -> str:
 
 
 def seed_all(seed: int) -> None:
-    """Seed the random generators of torch, Python and numpy."""
+    """Seed the random generators of PyTorch, Python and NumPy."""
     seed_torch(seed)
     random.seed(seed)
     if "numpy" in sys.modules:
@@ -292,10 +292,10 @@ def seed_all(seed: int) -> None:
 
 
 def seed_torch(seed: int) -> None:
-    """Seed the generators that torch has created.
+    """Seed the generators that PyTorch has created.
 
-    ``torch.manual_seed`` would also replace the pending seed of devices that are not in use yet, which cannot be read
-    and restored, and it formats the stack each time.
+    ``torch.manual_seed`` would also replace the pending seed of devices that are not in use yet, which nothing could
+    restore, and it formats the stack in each call.
     """
     torch.default_generator.manual_seed(seed)
     torch.mps.manual_seed(seed)
@@ -305,12 +305,12 @@ def seed_torch(seed: int) -> None:
 
 
 def preserve_random_generators() -> contextlib.AbstractContextManager[None]:
-    """Restore the generators of the CPU and, if it is in use, of CUDA on exit: reading those would initialize CUDA."""
+    """Restore the generators of the CPU on exit, and those of CUDA if in use: reading these would initialize it."""
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 
 
 def random_states() -> dict[str, str]:
-    """Return a digest of the state of each default random generator of torch, Python and, if it is loaded, NumPy."""
+    """Return a digest of the state of each default random generator of PyTorch, Python and, if loaded, NumPy."""
     states: dict[str, Any] = {"torch": _bytes_of(torch.get_rng_state()), "Python": random.getstate()}
     if torch.cuda.is_initialized():
         cuda_states = torch.cuda.get_rng_state_all()
@@ -319,7 +319,7 @@ def random_states() -> dict[str, str]:
     if numpy is not None:
         algorithm, keys, *rest = numpy.random.get_state()
         states["numpy"] = (algorithm, keys.tobytes(), *rest)
-    # Version 2 of the format does not record which objects are identical, so equal states have equal bytes.
+    # Version 2 of the format does not record which objects are identical, so equal states give equal bytes.
     return {name: hashlib.sha256(marshal.dumps(state, 2)).hexdigest() for name, state in states.items()}
 
 
@@ -328,7 +328,7 @@ def _bytes_of(state: torch.Tensor) -> bytes:
 
 
 def modes() -> dict[str, Any]:
-    """Return the modes of torch that a call may change."""
+    """Return the PyTorch modes that a call may change."""
     return {
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
@@ -343,8 +343,8 @@ def modes() -> dict[str, Any]:
 def preserve_warnings() -> Iterator[None]:
     """Make every warning and log-once message appear each time while the context is open.
 
-    On exit, the records of what had been shown before are restored: any change of the warning filters makes Python
-    forget, in every module, which warnings it has shown.
+    On exit, the records of what was shown before are restored: any change of the warning filters makes Python forget,
+    in every module, which warnings it has shown.
     """
     modules_with_registry = warning_registries()
     with isolate_warnings(modules_with_registry):
@@ -378,7 +378,7 @@ def preserve_warnings() -> Iterator[None]:
 
 
 def _log_once_caches() -> Iterator[dict[Any, Any]]:
-    """Yield the caches of logger methods that log a text only once, such as those of transformers."""
+    """Yield the caches of logger methods that log a message only once, such as those of transformers."""
     for method in vars(logging.Logger).values():
         if callable(getattr(method, "cache_info", None)) and method.cache_info().maxsize is None:
             yield from (

@@ -1,4 +1,4 @@
-"""Entries of a run: compiled callables that user code called, copied before they ran."""
+"""The entries of a run: compiled callables that user code called, copied before they ran."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     #: Opens a context in which a remedy is applied; yields the entry with the remedy.
     RemedyContext = Callable[[], AbstractContextManager["Entry"]]
 
-#: The maximum number of kept calls that only reuse code compiled for other calls.
+#: The maximum number of recorded calls that only reuse code compiled for other calls.
 _MAX_REUSING_CALLS = 16
 #: The maximum depth at which containers are searched for tensors.
 _MAX_DEPTH = 6
@@ -74,7 +74,7 @@ class Entry:
     compiles_itself : bool
         Whether to call the callable without compiling it, because it compiles a function inside it.
     inner : frozenset of tuple
-        The place of each module to compile instead of the callable, and the name of the method to compile; an empty
+        The path of each module to compile instead of the callable, and the name of the method to compile; an empty
         name stands for the module's calls, which ``Module.compile`` compiles.
     callable_id : int or None
         Identifies the callable among those that the run called.
@@ -83,11 +83,11 @@ class Entry:
     storage_copies : tuple of StorageCopy
         The copies of large memory, with their originals.
     name_snapshot : NameSnapshot
-        The values that the names in uncopied code referred to.
+        The values of the names in code that is not copied.
     reuses : bool
         Whether the call used code compiled for a different entry.
     weak_referents : tuple
-        The copies to which ``call`` has only weak references, to keep them alive.
+        The copies to which ``call`` has only weak references; the tuple keeps them alive.
     """
 
     function: str
@@ -107,7 +107,7 @@ class Entry:
     weak_referents: tuple[Any, ...] = ()
 
     def compile(self, program: Callable[..., Any], backend: str | Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function compiled with a backend, and with the other options of the entry."""
+        """Compile a function with a backend and with the entry's other options, and return it."""
         options: dict[str, Any] | None = {"guard_filter_fn": self.guard_filter} if self.guard_filter else None
         return torch.compile(program, backend=backend, dynamic=self.dynamic, options=options)
 
@@ -117,7 +117,7 @@ class Entry:
 
     @disable_gradients_and_overrides()
     def why_not_run(self) -> str | None:
-        """Return the reason why the entry cannot run again, as a sentence; ``None`` if it can."""
+        """Return a sentence that says why the entry cannot run again; ``None`` if it can."""
         if self.modes.transform_count:
             return f"{self.function} was called within a transform of torch.func, which cannot be repeated on its own."
         tensors = self.tensors()
@@ -148,18 +148,18 @@ class RecordedEntries:
 
     def __init__(self, *, looks_for_nan: bool = False) -> None:
         self.entries: list[Entry] = []
-        #: Calls of generator functions, which Dynamo does not compile.
+        #: Calls to generator functions, which Dynamo does not compile.
         self.generators: list[Entry] = []
-        #: Sentences that name the entries that were not kept, with the reason.
+        #: Sentences about the entries that were not recorded, with the reasons.
         self.left_out: list[str] = []
-        #: Observed effects outside the copied objects; entries that have them are not kept.
+        #: The observed effects outside the copied objects; entries with such effects are left out.
         self.effects: list[ObservedEffect] = []
-        #: Specs of all calls; ``entries`` has only the first of each entry.
+        #: Specs of all calls; ``entries`` contains only the first call to each entry.
         self.call_history = CallHistory()
         self._keys: list[tuple[Entry, Any]] = []
-        #: The first calls whose results have NaN, by the keys of entries: their numbers, and copies.
+        #: The number and a copy of the first call whose result has NaN, by the keys of the entries.
         self._calls_with_nan: dict[Any, tuple[int, Entry | None]] = {}
-        #: The process's state before each call that is running, with the thread on which it runs.
+        #: The process's state before each call that is running, with the call's thread.
         self._states: list[tuple[int, Entry, ProcessState]] = []
         self._changes: list[tuple[Entry, list[StateChange]]] = []
         self._looks_for_nan = looks_for_nan
@@ -198,7 +198,7 @@ class RecordedEntries:
         self._keys.append((entry, key_of(entered_call.call)))
 
     def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
-        """Return a copy of a call and of the package parts that it may change, or a sentence if they are too large."""
+        """Return a copy of a call, and the package parts that it may change; a sentence if the call is too large."""
         tensors = _used_tensors(original.call, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
         too_large = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
@@ -231,7 +231,7 @@ class RecordedEntries:
 
     @disable_gradients_and_overrides()
     def note_end(self, started_call: StartedCall, result: Any) -> None:
-        """Compare the state after a call with that before it: a context around the call may restore the state later."""
+        """Compare the state after a call with the state before it, since a context around it may restore the state."""
         self.call_history.note_end()
         if self._looks_for_nan:
             self._keep_call_with_nan(started_call, result)
@@ -240,12 +240,12 @@ class RecordedEntries:
         self._states = [state for state in self._states if state[0] != thread]
 
     def _keep_call_with_nan(self, started_call: StartedCall, result: Any) -> None:
-        """Copy the first call of an entry whose result has NaN, unless it is the call that is kept anyway."""
+        """Copy the first call to an entry whose result has NaN, unless it is the one that is already recorded."""
         key = key_of(started_call.call)
         kept_entry = next((entry for entry, known_key in self._keys if known_key == key), None)
         if kept_entry is None or key in self._calls_with_nan or not has_nan(result):
             return
-        number = self.call_history.total_of(key)
+        number = self.call_history.count_calls(key)
         self._calls_with_nan[key] = number, None
         copy_or_reason = self._copy_call(kept_entry.function, started_call) if number > 1 else ""
         if not isinstance(copy_or_reason, str):
@@ -257,47 +257,47 @@ class RecordedEntries:
             )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
-        """Return the number of an entry's first call whose result had NaN, and a copy of the call made after it ended.
+        """Return the number of the first call to an entry whose result had NaN, and a copy made after its end.
 
-        The copy is ``None`` if this is the entry's first call, or if there was not enough memory for a copy. Without
-        such a call, the result is ``None``.
+        The copy is ``None`` if this is the first call to the entry, or if there was not enough memory for a copy. The
+        result is ``None`` if there is no such call.
         """
         return next((self._calls_with_nan.get(key) for kept_entry, key in self._keys if kept_entry is entry), None)
 
     def _record_state_changes(self, ended_calls: list[tuple[int, Entry, ProcessState]]) -> None:
         for _, entry, state_before in ended_calls:
-            # An entry is copied while Dynamo converts it, when our own compiler settings are active.
+            # An entry is copied while Dynamo compiles it, when our own compiler settings are active.
             changes = [
                 change for change in state_before.changes() if not change.description.startswith(COMPILER_CHANGE_PREFIX)
             ]
             self._changes.append((entry, changes))
 
-    def calls_of(self, entry: Entry) -> list[CallSpec]:
-        """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
+    def calls_to(self, entry: Entry) -> list[CallSpec]:
+        """Return the different calls to an entry, the copied one first, then those to modules like it.
 
         The result includes the calls in other modes, such as those without gradients, which cause recompiles. Modules
-        of one class share their code, so the state of one module can cause recompiles in calls of a different one. If
-        the entry was copied at a later call, the result consists of its own calls in the modes of that call.
+        of one class share their code, so the state of one module can cause recompiles in calls to a different one. If
+        the entry was copied in a later call, the result consists of its own calls in the modes of that call.
         """
         keys = dict.fromkeys(
             key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)
         )
         own_key = next((key for kept_entry, key in self._keys if kept_entry is entry), None)
-        calls = self.call_history.calls_of(own_key)
-        if calls and calls[0].modes != entry.modes:  # the entry was copied at a later call
+        calls = self.call_history.calls_to(own_key)
+        if calls and calls[0].modes != entry.modes:  # the entry was copied in a later call
             return [call for call in calls if call.modes == entry.modes]
-        return [*calls, *(call for key in keys if key != own_key for call in self.call_history.calls_of(key))]
+        return [*calls, *(call for key in keys if key != own_key for call in self.call_history.calls_to(key))]
 
-    def total_of(self, entry: Entry) -> int:
-        """Return the number of calls of an entry in the run, at least one."""
+    def count_calls(self, entry: Entry) -> int:
+        """Return the number of calls to an entry in the run, at least one."""
         return max(
-            1, next((self.call_history.total_of(key) for kept_entry, key in self._keys if kept_entry is entry), 1)
+            1, next((self.call_history.count_calls(key) for kept_entry, key in self._keys if kept_entry is entry), 1)
         )
 
     def has_repeated_calls(self, entry: Entry) -> bool:
-        """Return whether the run repeated a call of an entry, or of a module like it."""
+        """Return whether the run repeated a call to an entry, or to a module like it."""
         keys = {key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)}
-        return any(self.call_history.total_of(key) > len(self.call_history.calls_of(key)) for key in keys)
+        return any(self.call_history.count_calls(key) > len(self.call_history.calls_to(key)) for key in keys)
 
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""
@@ -320,7 +320,7 @@ class RecordedEntries:
 
 
 def _are_alike(one: Entry, other: Entry) -> bool:
-    """Return whether two entries are calls of one method, in the same modes, of modules that differ only in numbers."""
+    """Return whether two entries are the same method, in the same modes, of modules that differ only in numbers."""
     modules = [owner_of(entry.call) for entry in (one, other)]
     if not all(is_instance(module, torch.nn.Module) for module in modules) or type(modules[0]) is not type(modules[1]):
         return False
@@ -350,41 +350,41 @@ def _why_too_large(name: str, size: int, taken_bytes: int, limit: int) -> str | 
 
 @contextlib.contextmanager
 def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
-    """Keep the entries that are compiled while the context is open; see :class:`RecordedEntries`."""
-    kept = RecordedEntries(looks_for_nan=looks_for_nan)
+    """Record the entries that are compiled while the context is open; see :class:`RecordedEntries`."""
+    recorded_entries = RecordedEntries(looks_for_nan=looks_for_nan)
     faults: list[str] = []
 
     def emit(addition: object) -> None:
         faults.append(getattr(addition, "message", type(addition).__name__))
 
     watching = watch_entries(
-        kept.keep,
+        recorded_entries.keep,
         emit,
         lambda _: None,
-        on_start=kept.note_start,
-        on_end=kept.note_end,
-        on_compiling=kept.call_history.note_compiling,
+        on_start=recorded_entries.note_start,
+        on_end=recorded_entries.note_end,
+        on_compiling=recorded_entries.call_history.note_compiling,
     )
     with record_effects() as effect_recorder, watching:
         try:
-            yield kept
+            yield recorded_entries
         finally:
-            kept.leave_out_entries_with_effects(effect_recorder)
-            kept.call_history.close()
-    kept.left_out += [
+            recorded_entries.leave_out_entries_with_effects(effect_recorder)
+            recorded_entries.call_history.close()
+    recorded_entries.left_out += [
         f"A compiled function could not be copied, so it was not run again ({fault})." for fault in faults
     ]
 
 
 @contextlib.contextmanager
 def compile_separately(call: Any) -> Iterator[None]:
-    """Compile a copied callable again as in its run, with a separate Dynamo cache, while the context is open.
+    """Let a copied callable compile again as in its run, with a separate Dynamo cache, while the context is open.
 
     Parameters
     ----------
     call : callable
-        A function, a method or a module; or a cell that the magic compiled as one function, to which Dynamo's settings
-        for cells apply.
+        A function, a method, a module, or a cell that the magic compiled as one function. Dynamo's settings for cells
+        apply to the latter.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(separate_cache(user_codes(call)))
@@ -409,14 +409,14 @@ def callable_name(call: Any) -> str:
 
 
 def why_copies_failed(entry: Entry, error: Exception, run: Report) -> str:
-    """Return a sentence about an entry whose uncompiled call on copies raised an error."""
+    """Return a sentence that says why an entry's uncompiled call on copies raised an error."""
     if run.error is not None:
         return f"{entry.function} also fails without torch.compile: {error_headline(error)}"
     return f"{entry.function} could not run again on copies ({error_headline(error)})"
 
 
 def _used_tensors(*values: Any) -> list[torch.Tensor]:
-    """Return the tensors that a call uses, one for each address, as far as they can be found without copying."""
+    """Return the tensors that a call uses, one per address, as far as a search without copying finds them."""
     tensors: dict[int, torch.Tensor] = {}
 
     def add(value: Any, depth: int) -> None:

@@ -1,4 +1,4 @@
-"""Files that extension modules open: no audit event reports them, so trials replace the functions that open them."""
+"""Detect files that extension modules open: no audit event reports them, so trials replace the opening functions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import EffectKind
 
-    #: Notifies the listeners of a call, given its arguments and the frame that makes it, unless it has no effect.
+    #: Notifies the listeners of a call that has an effect, given its arguments and the frame that makes it.
     Announce = Callable[[tuple[Any, ...], dict[str, Any], FrameType], None]
 
 
 class _Opener(NamedTuple):
-    """A function or a class that opens or writes files, or has another effect outside the process's objects.
+    """How a function or class opens or writes files, or what other effect it has outside the process's objects.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class _Opener(NamedTuple):
     position : int
         The position of this parameter.
     reads : tuple
-        The values of this parameter with which a file is only read.
+        The values of this parameter for which a file is only read.
     reads_by_default : bool
-        Whether a file is only read if the parameter is not given.
+        Whether a file is only read if the argument is missing.
     takes_text : bool
         Whether a string argument may be something other than a path.
     takes_sql : bool
@@ -129,26 +129,26 @@ _OPENERS: dict[str, dict[str, _Opener]] = {
 }  # fmt: skip
 #: The modules with functions or classes to replace.
 MODULES = frozenset(_OPENERS)
-#: A pattern for names of functions that write a file if an argument is a path: ``imwrite``, ``write_csv``, ``save``.
+#: Matches the names of functions that write a file if an argument is a path: ``imwrite``, ``write_csv``, ``save``.
 _WRITER_NAME = re.compile(r"(?:^|_|^im)(?:write|save|dump(?!s)|export)|^to_(?:csv|parquet)$")
-#: A pattern for a single SQL statement that changes neither a database nor a file.
+#: Matches a single SQL statement that changes neither a database nor a file.
 _READING_SQL = re.compile(
     r"(?is)(?!.*\b(?:insert|update|delete|copy)\b)\s*(?:select|with|from|values|describe|show)\b[^;]*;?\s*"
 )
-#: A pattern for paths: they have a folder or a suffix.
+#: Matches paths: they have a folder or a suffix.
 _PATH_PATTERN = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
 #: The types of functions that are not written in Python; these types have no common base.
 _COMPILED_FUNCTIONS = frozenset(
     {"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"}
 )
-#: The types that methods not written in Python have in their class.
+#: The types of methods that are not written in Python, as attributes of their class.
 _COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method", "instancemethod", "nb_method"})
 #: Packages whose writes to files PyTorch or Python reports.
 _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
 
 
 def file_replacements() -> Iterator[tuple[Any, str, Any]]:
-    """Yield the replacements of functions and classes that open or write files: owner, name and replacement."""
+    """Yield the owner, the name and the replacement of each function and class that opens or writes files."""
     listed_keys: set[tuple[int, str]] = set()
     for module, openers in _OPENERS.items():
         owner: Any = sys.modules.get(module)
@@ -165,9 +165,9 @@ def file_replacements() -> Iterator[tuple[Any, str, Any]]:
 
 @functools.lru_cache(maxsize=1)
 def _all_writers(_: int) -> list[tuple[ModuleType | type, str]]:
-    """Return the compiled functions and methods of installed packages whose names say that they write.
+    """Return the compiled functions and methods of installed packages whose names say that they write files.
 
-    The parameter, the number of loaded modules, makes the cached result invalid after an import.
+    The parameter is the number of loaded modules: an import makes the cached result invalid.
     """
     writers: dict[tuple[int, str], tuple[ModuleType | type, str]] = {}
     examined_types: set[int] = set()
@@ -187,22 +187,22 @@ def _may_write(module: object, file: object) -> bool:
     return str(module or "").partition(".")[0] not in _AUDITED_PACKAGES and is_library(str(file or ""))
 
 
-#: The writers of each module, with its number of names: examining all modules takes half a second.
+#: The writers of each module, with the module's number of names: examining all modules takes half a second.
 _known_writers: dict[int, tuple[ModuleType, int, list[tuple[ModuleType | type, str]]]] = {}
 
 
 def _writers_of(module: ModuleType, examined_types: set[int]) -> list[tuple[ModuleType | type, str]]:
-    """Return the compiled functions and methods of a module whose names say that they write.
+    """Return the compiled functions and methods of a module whose names say that they write files.
 
     Methods of the types in ``examined_types`` are left out.
     """
     content = vars(module)
-    kept_result = _known_writers.get(id(module))
-    if kept_result is not None and kept_result[0] is module and kept_result[1] == len(content):
-        return kept_result[2]
+    known_result = _known_writers.get(id(module))
+    if known_result is not None and known_result[0] is module and known_result[1] == len(content):
+        return known_result[2]
     writers: list[tuple[ModuleType | type, str]] = []
     for name, value in list(content.items()):
-        # The name may refer to a replacement now, which refers to the original.
+        # The name may already refer to a replacement, which refers to the original.
         if _WRITER_NAME.search(str(name)) and is_compiled(unwrap(value)):
             writers.append((module, name))
         if is_instance(value, type):
@@ -224,7 +224,7 @@ def _writing_methods(cls: type, examined_types: set[int]) -> Iterator[tuple[type
 
 
 def wrap_writing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
-    """Return the replacement of a bound method whose name says that it writes; ``None`` for other methods."""
+    """Return the replacement for a bound method whose name says that it writes a file; ``None`` for other methods."""
     if not _WRITER_NAME.search(method.__name__) or is_instance(method.__self__, ModuleType | type | None):
         return None
     cls = next((cls for cls, name in _writing_methods(type(method.__self__), set()) if name == method.__name__), None)
@@ -240,13 +240,13 @@ def is_compiled(function: Any) -> bool:
 
 
 def cache_replacements(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Cache the replacements that a function makes: making all of them for each run takes longer than most runs."""
+    """Cache the replacements that a function makes: making all of them again takes longer than most runs."""
     replacements: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
     def cached(original: Any, *details: Hashable) -> Any:
         key = (id(original), *details)
         if key not in replacements:
-            # The original is kept, so that no other object gets its id.
+            # The cache refers to the original, so that no other object gets its id.
             replacements[key] = original, make(original, *details)
         return replacements[key][1]
 
@@ -255,14 +255,14 @@ def cache_replacements(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache_replacements
 def _wrap_opener(original: Any, opener: _Opener) -> Any:
-    """Return the function or class that announces a file before the original changes it."""
+    """Return a function or class that announces a file before the original changes the file."""
     if is_instance(original, type):
         return _make_imitating_class(original, opener)
     return add_announcement(original, functools.partial(_announce, opener))
 
 
 def add_announcement(original: Callable[..., Any], announce: Announce) -> Callable[..., Any]:
-    """Return a function, which Dynamo does not trace, that announces a call before it calls the original."""
+    """Return a function that announces a call before it calls the original; Dynamo does not trace it."""
 
     @functools.wraps(original)
     def announce_and_call(*args: Any, **kwargs: Any) -> Any:
@@ -273,7 +273,7 @@ def add_announcement(original: Callable[..., Any], announce: Announce) -> Callab
 
 
 def _make_imitating_class(original: type, opener: _Opener) -> type:
-    """Return a class that makes instances of the original and imitates it, whose own methods cannot be replaced."""
+    """Return an imitation of a class that makes instances of the original, whose own methods cannot be replaced."""
 
     def make_instance(_: type, *args: Any, **kwargs: Any) -> Any:
         _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
@@ -313,7 +313,7 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
 
 
 def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:
-    """Return whether h5py opens a file in memory: without a file behind it, or in a stream in memory."""
+    """Return whether h5py opens a file in memory: either no file on disk backs it, or it is in a stream in memory."""
     drivers: Any = sys.modules.get("h5py.h5fd")
     if access is None or drivers is None:
         return False
@@ -324,7 +324,7 @@ def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:
 
 
 def _is_path(value: Any, *, accepts_any_text: bool) -> bool:
-    """Return whether an argument is a path; any string but ":memory:" counts as one with ``accepts_any_text``."""
+    """Return whether an argument is a path; with ``accepts_any_text``, any string but ":memory:" counts as one."""
     if isinstance(value, os.PathLike):
         return True
     # Without `accepts_any_text`, bytes are the content of a file.

@@ -60,9 +60,9 @@ class FunctionCopier:
     Attributes
     ----------
     memo : dict
-        The copies by the ids of the originals.
-    places : list
-        The names that the copied functions read or write.
+        The copies, by the ids of the originals.
+    bindings : list
+        The bindings of the names that the copied functions read or write.
     functions : list of FunctionType
         The copies of functions.
     origins : dict
@@ -77,19 +77,19 @@ class FunctionCopier:
         self._earlier_scopes = earlier_scopes
         self.memory_provider = memory_provider
         self.memo: dict[Any, Any] = {}
-        self.places: list[Binding | SwappedBinding] = []
+        self.bindings: list[Binding | SwappedBinding] = []
         self.functions: list[types.FunctionType] = []
         self.origins: dict[int, int] = {}
         self.uncopied_objects: list[Any] = []
         self.uncopied_descriptions: list[str] = []
-        #: The copied namespaces by the ids of their originals.
+        #: The copied namespaces, by the ids of their originals.
         self._globals: dict[int, dict[str, Any]] = {}
         self._modules: list[types.ModuleType] = []
         self._copied_globals: set[VariableKey] = set()
         self._caches: list[Any] = []
 
     def clear_caches(self) -> None:
-        """Clear the caches of the copies of functions that are decorated with ``functools.lru_cache``."""
+        """Clear the caches of the copies of functions decorated with ``functools.lru_cache``."""
         for function in self._caches:
             function.cache_clear()
 
@@ -110,7 +110,7 @@ class FunctionCopier:
         return result
 
     def _copy_cache(self, function: Any, name: str) -> Any:
-        """Return a copy of a cached function with an empty cache of its own."""
+        """Return a copy of a cached function, with a new empty cache."""
         parameters = function.cache_parameters()
         result = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self.copy(function.__wrapped__, name))
         self.memo[id(function)] = self.memo[id(result)] = result
@@ -118,21 +118,21 @@ class FunctionCopier:
         return result
 
     def copy_function(self, function: types.FunctionType) -> types.FunctionType:
-        """Return a copy of a user's function, or of one that closes over a user's data; return others unchanged.
+        """Return a copy of a user's function, or of one that closes over the user's data; return others unchanged.
 
         Functions that ``torch.compiler.allow_in_graph`` marks are also returned unchanged.
         """
         known_copy: types.FunctionType | None = self.memo.get(id(function))
         if known_copy is not None:
             return known_copy
-        is_of_library = is_library_function(function)
-        if is_of_library and not (
+        is_in_library = is_library_function(function)
+        if is_in_library and not (
             function.__closure__ and (may_be_user_defined(function) or _closes_over_data(function))
         ):
             return function  # front ends recognize some of PyTorch's functions by identity
         if is_allowed_in_graph(function):
             return function
-        scope = function.__globals__ if is_of_library else self._copy_globals(function.__globals__)
+        scope = function.__globals__ if is_in_library else self._copy_globals(function.__globals__)
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
         result = types.FunctionType(function.__code__.replace(), scope, function.__name__, None, cells or None)
         self.memo[id(function)] = self.memo[id(result)] = result  # it may refer to itself
@@ -152,25 +152,25 @@ class FunctionCopier:
         ):
             with contextlib.suppress(ValueError):  # an empty cell
                 cell.cell_contents = self.copy(original_cell.cell_contents, variable)
-                if not is_of_library:
-                    self.places.append(cell_binding(variable, cell, original_cell))
-        if not is_of_library:
+                if not is_in_library:
+                    self.bindings.append(cell_binding(variable, cell, original_cell))
+        if not is_in_library:
             names = global_names(function.__code__)
             for variable in sorted(scope if names & ANY_GLOBAL_READERS else names):
                 self._copy_global(variable, scope)
-            self.places += function_bindings(result)
+            self.bindings += function_bindings(result)
         return result
 
     def copy_handlers(self) -> dict[int, logging.Handler]:
-        """Copy the handlers whose classes the user wrote; other handlers, and uncopied ones, receive no records."""
+        """Copy the handlers whose classes the user wrote; all handlers without a copy receive no records."""
         result: dict[int, logging.Handler] = {}
         for handler in all_handlers():
             cls = type(handler)
             # A copy of a stream handler would write to the user's stream.
             is_stream = is_instance(handler, logging.StreamHandler)
             package = cls.__module__.partition(".")[0]
-            is_of_python = package in sys.stdlib_module_names
-            if is_stream or is_of_python or package == _THIS_PACKAGE or not is_user_class(cls):
+            is_in_stdlib = package in sys.stdlib_module_names
+            if is_stream or is_in_stdlib or package == _THIS_PACKAGE or not is_user_class(cls):
                 continue
             failed_objects: list[Any] = []
             copy: logging.Handler = object.__new__(cls)
@@ -181,11 +181,11 @@ class FunctionCopier:
             copy.createLock()
             if not failed_objects:
                 result[id(handler)] = copy
-                self.places.append(fixed_binding(f"the attributes of the handler {cls.__name__}", vars(copy)))
+                self.bindings.append(fixed_binding(f"the attributes of the handler {cls.__name__}", vars(copy)))
         return result
 
     def copy_filters(self) -> dict[int, Any]:
-        """Copy the filters of loggers; filters that cannot be copied let every record pass."""
+        """Copy the filters of loggers; filters that cannot be copied are ignored."""
         result: dict[int, Any] = {}
         for original in all_filters():
             failed_objects: list[Any] = []
@@ -194,7 +194,7 @@ class FunctionCopier:
                 result[id(original)] = copy
                 owner = getattr(copy, "__self__", copy)  # of a method
                 if is_data(owner):
-                    self.places.append(fixed_binding(f"the attributes of the filter {type(owner).__name__}", owner))
+                    self.bindings.append(fixed_binding(f"the attributes of the filter {type(owner).__name__}", owner))
         return result
 
     def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
@@ -204,17 +204,17 @@ class FunctionCopier:
             self._globals[origin] = result = vars(self._modules[-1])
             self.origins[id(result)] = origin
             copy_fx_wraps(scope, result)
-            # A reference to the namespace would keep it alive.
+            # A reference to the namespace itself would keep it alive.
             finalize(self, "forgetting a copy", forget_fx_wraps, id(result))
         return self._globals[origin]
 
     def origin(self, scope: dict[str, Any]) -> int:
-        """Return the id of the original of a copied namespace; for any other namespace, its own id."""
+        """Return the id of a copied namespace's original, or the id of any other namespace."""
         return self.origins.get(id(scope)) or self._earlier_scopes.get(id(scope), id(scope))
 
     def _copy_global(self, name: str, scope: dict[str, Any]) -> None:
         key = self.origin(scope), name
-        if key in self._copied_globals:  # by a different function
+        if key in self._copied_globals:  # for a different function
             return
         self._copied_globals.add(key)
         value = scope.get(name, MISSING)
@@ -223,15 +223,15 @@ class FunctionCopier:
             return
         if is_bound_to_data(value):
             scope[name] = method = self.copy(value, name)
-            self.places.append(fixed_binding(name, method.__self__))
+            self.bindings.append(fixed_binding(name, method.__self__))
         if is_instance(value, types.ModuleType | types.BuiltinFunctionType | type):
             return
         if value is not MISSING:
             scope[name] = self.copy(value, name)
-        self.places.append(dataclasses.replace(item_binding(name, scope, name), key=key, holder=None))
+        self.bindings.append(dataclasses.replace(item_binding(name, scope, name), key=key, holder=None))
 
     def has_copied_globals_of(self, function: types.FunctionType) -> bool:
-        """Return whether the globals that a function reads have a copy, or are one."""
+        """Return whether the globals that a function reads were copied, or are a copy."""
         return self.origin(function.__globals__) in self._globals
 
     def reads_copies(self, function: types.FunctionType) -> bool:
@@ -242,8 +242,8 @@ class FunctionCopier:
 def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
     """Return whether the closure of a function contains a user's function, or an object that a call may change.
 
-    The closure may do so through an inner function, like the functions that ``functools.singledispatch`` returns.
-    PyTorch's decorators, such as ``torch.no_grad()``, return functions whose closure contains the decorated one.
+    The closure may contain it through an inner function, as in functions that ``functools.singledispatch`` returns.
+    PyTorch's decorators, such as ``torch.no_grad()``, return functions whose closure contains the decorated function.
     """
     for content in closure_values(function):
         if depth and is_instance(content, types.FunctionType):
@@ -257,7 +257,7 @@ def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
 
 
 def is_library_function(function: types.FunctionType) -> bool:
-    """Return whether a function's code is that of an installed package or of Python."""
+    """Return whether a function's code is part of an installed package or of Python."""
     return is_library(function.__code__.co_filename)
 
 

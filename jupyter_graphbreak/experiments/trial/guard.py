@@ -51,18 +51,20 @@ class _EffectGuard:
         self.lines: dict[str, StackEntry | None] = {}
 
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
-        if effect.place is None and effect.imports:  # Dynamo runs the imports of the code that it traces
-            effect = replace(effect, place=line_that_imports(effect.imports, user_codes(*self._calls)))
-        elif effect.place is not None and effect.place.line == frame.f_code.co_firstlineno:
+        if effect.location is None and effect.imports:  # Dynamo runs the imports of the code that it traces
+            effect = replace(effect, location=line_that_imports(effect.imports, user_codes(*self._calls)))
+        elif effect.location is not None and effect.location.line == frame.f_code.co_firstlineno:
             # Compiled code reads the objects that it needs before its first line.
             line = _first_use(frame, user_codes(*self._calls))
-            effect = replace(effect, place=msgspec.structs.replace(effect.place, line=line or effect.place.line))
+            effect = replace(
+                effect, location=msgspec.structs.replace(effect.location, line=line or effect.location.line)
+            )
         if self.effect is None:
             self.effect = effect
         raise EffectRefusedError(effect)
 
-    def on_state_change(self, description: str, place: StackEntry | None, _: FrameType) -> None:
-        self.lines.setdefault(description, place)
+    def on_state_change(self, description: str, location: StackEntry | None, _: FrameType) -> None:
+        self.lines.setdefault(description, location)
 
 
 #: The instructions that load a variable.
@@ -117,8 +119,8 @@ def prevent_effects(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -
         except EffectRefusedError as refused:
             raise TrialStoppedError(guard.effect or refused.effect) from None
         except SystemExit as error:
-            place = _innermost_user_line(error.__traceback__)
-            raise TrialStoppedError(guard.effect or ObservedEffect("process", "ends the process", place)) from None
+            location = _innermost_user_line(error.__traceback__)
+            raise TrialStoppedError(guard.effect or ObservedEffect("process", "ends the process", location)) from None
         except Exception:
             if guard.effect is not None:
                 raise TrialStoppedError(guard.effect) from None
@@ -133,37 +135,37 @@ def prevent_effects(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -
 
 def _innermost_user_line(traceback: TracebackType | None) -> StackEntry | None:
     """Return the innermost line of user code in a traceback; ``None`` if there is none."""
-    place = None
+    location = None
     while traceback is not None:
         if is_user_code(traceback.tb_frame.f_code.co_filename):
-            place = entry_of_frame(traceback.tb_frame)
+            location = entry_of_frame(traceback.tb_frame)
         traceback = traceback.tb_next
-    return place
+    return location
 
 
 def state_effect(
     changes: Iterable[StateChange], calls: Iterable[Any], lines: dict[str, StackEntry | None]
 ) -> ObservedEffect | None:
-    """Return the first change of the process's state that user code makes; ``None`` if only libraries make changes.
+    """Return the first change to the process's state that user code makes; ``None`` if only libraries make changes.
 
     Parameters
     ----------
     calls : iterable of callable
         The callables that ran.
     lines : dict
-        The lines that were observed to make a change, by the change's description.
+        The lines that were observed making changes, by the descriptions of the changes.
     """
     changes, calls = list(changes), list(calls)
     imported_functions = functions_by_name(calls) if changes else {}
     for change in changes:
-        place = lines.get(change.description) or find_changing_line(change, user_codes(*calls), imported_functions)
-        if place is not None:
-            return ObservedEffect("state", change.description, place)
+        location = lines.get(change.description) or find_changing_line(change, user_codes(*calls), imported_functions)
+        if location is not None:
+            return ObservedEffect("state", change.description, location)
     return None
 
 
 class EffectRecorder:
-    """Records the effects of a real run, each with the compiled callables in which it happens."""
+    """Records the effects of a real run, each with the compiled callables that were running."""
 
     is_exclusive = False
 
@@ -172,15 +174,15 @@ class EffectRecorder:
         self.lines: dict[str, StackEntry | None] = {}
 
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
-        """Record an effect of compiled code; effects of other code are ignored."""
+        """Record an effect of compiled code, and ignore the effects of other code."""
         callers = frozenset(enclosing_callable_ids(frame))
         if callers and len(self.recorded_effects) < _MAX_EFFECTS:
             self.recorded_effects.append((callers, effect))
 
-    def on_state_change(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
+    def on_state_change(self, description: str, location: StackEntry | None, frame: FrameType) -> None:
         """Record the line that changes a part of the process's state."""
         if any(True for _ in enclosing_callable_ids(frame)):
-            self.lines.setdefault(description, place)
+            self.lines.setdefault(description, location)
 
 
 #: The maximum number of recorded effects per run.
@@ -196,7 +198,7 @@ def record_effects() -> Iterator[EffectRecorder]:
 
 
 class RunEffects:
-    """The effects of a real run whose calls were not copied, complete when :func:`observe_effects` ends."""
+    """The effects of a real run whose calls are not copied; complete when :func:`observe_effects` has ended."""
 
     def __init__(self, recorder: EffectRecorder) -> None:
         self._recorder = recorder
@@ -206,14 +208,18 @@ class RunEffects:
         """Return the first effect of the code that a callable uses; ``None`` if it had none."""
         codes = list(user_codes(call))
         for _, effect in self._recorder.recorded_effects:
-            if effect.place is not None and any(_contains_line(code, effect.place) for code in codes):
+            if effect.location is not None and any(_contains_line(code, effect.location) for code in codes):
                 return effect
         return state_effect(self.changes, [call], self._recorder.lines)
 
 
-def _contains_line(code: CodeType, place: StackEntry) -> bool:
+def _contains_line(code: CodeType, location: StackEntry) -> bool:
     lines = [line for _, _, line in code.co_lines() if line is not None]
-    return code.co_filename == place.filename and place.line is not None and min(lines) <= place.line <= max(lines)
+    return (
+        code.co_filename == location.filename
+        and location.line is not None
+        and min(lines) <= location.line <= max(lines)
+    )
 
 
 @contextlib.contextmanager

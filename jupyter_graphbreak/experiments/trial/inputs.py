@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 #: The maximum number of inputs with changed Python values or sizes: each may cost one of Dynamo's eight recompiles.
 _MAX_SPECIAL = 6
 _MAX_SIZE = 64
-#: Kinds of tensors in edge inputs.
+#: Kinds of tensors in edge inputs, and suffixes of such kinds.
 BOOL = "bool tensors"
 FLAG = "as a flag"
 ZERO_DIMENSIONAL = "zero-dimensional"
@@ -62,14 +62,14 @@ class Input:
     Parameters
     ----------
     is_special : bool
-        Whether Python values or sizes may differ from those of the first input: a captured program may depend on them.
+        Whether Python values or sizes may differ from those of the first input; a captured program may depend on them.
     preceding_calls : int
-        How often to call the function beforehand with the first input, or with a smaller one derived from it, if it
-        changes state.
+        How often to call the function beforehand with the first input, or with a smaller one derived from it, if the
+        function changes state.
     seed : int
         The seed of the random generators.
     state : mapping
-        Values of globals, closure variables and attributes to set before the call, by their places.
+        Values of globals, closure variables and attributes to set before the call, by name.
     other_kind : str
         How the values differ in kind from those of the first input, such as "float16 tensors" or "x = None"; empty if
         they do not.
@@ -93,17 +93,17 @@ class Input:
 
     @property
     def counts_errors_only(self) -> bool:
-        """Whether results may differ: booleans are promoted differently from numbers when branches are merged."""
+        """Whether only errors are compared: merging branches promotes booleans differently from numbers."""
         return self.other_kind == BOOL or self.has_flag
 
     @property
-    def is_always_accepted(self) -> bool:
-        """Whether a function is meant for this kind of input, even if it rejects it: the values are ordinary."""
+    def has_ordinary_values(self) -> bool:
+        """Whether functions should support this kind of input, because its values are ordinary."""
         return self.other_kind in {NOT_CONTIGUOUS, TRANSPOSED, LONGER_LAST_ITEM} or self.has_flag
 
     @property
     def has_other_size(self) -> bool:
-        """Whether two arguments may no longer have a size in common: code may check this, or may not need it."""
+        """Whether two arguments may no longer have a size in common, which code may require or not."""
         return self.other_kind.endswith(OF_DIFFERENT_SIZE)
 
     @property
@@ -118,12 +118,12 @@ class Input:
 
     @property
     def has_flag(self) -> bool:
-        """Whether an argument that the function tests, or whose number it reads, is a boolean instead."""
+        """Whether an argument that the function tests, or whose number it reads, is replaced with a boolean."""
         return self.other_kind.endswith(FLAG)
 
 
 def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
-    """Return a report's description of arguments."""
+    """Return the description of arguments for a report."""
     return Example(
         description, ", ".join(f"{name} = {short_repr(value)}" for name, value in arguments.by_name(fn).items())
     )
@@ -132,9 +132,9 @@ def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> 
 def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     """Yield other inputs for a function, the most revealing first.
 
-    Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes; dtypes are
-    kept. Constants in the function's code hint at the conditions of its branches. Indices, such as those of an
-    embedding, stay within the range of the given ones. Modules among the arguments are kept.
+    Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes; dtypes and
+    modules stay the same. Constants in the function's code hint at the conditions of its branches. Indices, such as
+    those for an embedding, stay within the range of the original ones.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     special_changes = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
     for description, arguments in itertools.islice(special_changes, _MAX_SPECIAL):
         yield Input(arguments, describe(description, arguments, fn), is_special=True)
-        # Two branches may agree for the given values, like 1 + 1 and 1 * 2.
+        # Two branches may agree for the original values: 1 + 1 equals 1 * 2.
         changed_arguments = map_tensors(arguments, change)
         if tensors_in(changed_arguments.values()):
             yield Input(changed_arguments, describe(f"{description}, random", changed_arguments, fn), is_special=True)

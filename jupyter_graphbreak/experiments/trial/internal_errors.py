@@ -1,4 +1,4 @@
-"""Distinguish internal errors from those that the user's code raises."""
+"""Distinguish internal errors from errors that the user's code raises."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 if TYPE_CHECKING:
     from types import CodeType
 
-#: The file of Python's own code for copying objects.
+#: The file of Python's module ``copy``.
 _COPY_FILE = copy.__file__
-#: The name of this package, whose exceptions are raised on purpose.
+#: The name of this package, which raises its own exceptions on purpose.
 _PACKAGE = __name__.partition(".")[0]
 #: The function that raises the original's error again: the traceback ends there if one of PyTorch's functions failed.
 _RERAISING_FUNCTION = "Reference.__init__"
 
 
 def is_internal(fault: Exception) -> bool:
-    """Return whether an exception was raised in this package or in ``copy``, not in the user's code."""
+    """Return whether an exception was raised in this package or in ``copy``, rather than in the user's code."""
     code: CodeType | None = None
     traceback = fault.__traceback__
     while traceback is not None:
@@ -31,7 +31,7 @@ def is_internal(fault: Exception) -> bool:
 
 
 def note_if_internal(activity: str, error: BaseException) -> None:
-    """Note an error for the report if it is internal and was not raised on purpose; ``activity`` follows "while"."""
+    """Note an error for the report if it is internal and not raised on purpose; ``activity`` follows "while"."""
     is_on_purpose = isinstance(error, LookupError) or type(error).__module__.startswith(f"{_PACKAGE}.")
     if isinstance(error, Exception) and not is_on_purpose and is_internal(error):
         collect_fault(internal_error_sentence(activity, error))

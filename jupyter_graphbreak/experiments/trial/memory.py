@@ -17,13 +17,13 @@ from jupyter_graphbreak.experiments.trial.copies import UNCHANGED_MEMORY, memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
 
-#: Smaller storages are not shared.
+#: The size below which storages are not shared.
 _MIN_SHARED_BYTES = 1 << 18
-#: When the copies exceed this size, garbage is collected once: reference cycles may hold copies of an earlier entry.
+#: When the copies exceed this size, garbage is collected once: reference cycles may keep copies of an earlier entry.
 _COLLECTED_BYTES = 1 << 26
 #: The fraction of the available memory that trials may use.
 _TRIAL_SHARE = 0.5
-#: Trials of a call use at most this many times the memory of the call.
+#: Trials of a call may use at most this many times the memory that the call uses.
 MAX_GROWTH = 4
 
 
@@ -45,7 +45,7 @@ class StorageCopy(NamedTuple):
 
 
 class StorageRecorder:
-    """Records the originals of copied storages: if an original is unchanged, its copy need not be copied again."""
+    """Copies storages and remembers the originals: as long as an original is unchanged, it can restore its copy."""
 
     def __init__(self) -> None:
         self.storage_copies: list[StorageCopy] = []
@@ -59,12 +59,12 @@ class StorageRecorder:
 
 
 class Memory:
-    """Large memory that several copies share: they work on one copy, which is restored before each run.
+    """Large memory that several copies share: runs work on one copy, which is restored before each run.
 
     Parameters
     ----------
     storage_copies : iterable of StorageCopy
-        Kept copies. If the tensor that one was copied from has not changed since, runs work on the kept copy, and the
+        Existing copies. If the tensor of which one is a copy has not changed since, runs work on this copy, and the
         tensor restores it.
 
     Attributes
@@ -114,12 +114,12 @@ class Memory:
         return block is not None and block.work.data_ptr() == storage.data_ptr()
 
     def is_intact(self, storage: torch.UntypedStorage) -> bool:
-        """Return whether a storage is unchanged, so that :meth:`restore` restores its current content."""
+        """Return whether runs have not changed a storage that :meth:`restore` restores."""
         block = self._storages_by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
     def restore(self, keys: Container[Any] | None = None) -> bool:
-        """Undo the changes of runs.
+        """Undo the changes that runs have made.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class Memory:
         return bool(changed)
 
     def return_free_memory(self) -> None:
-        """Give the memory that runs have freed back to the system, if any memory is shared.
+        """Return the memory that runs have freed to the system, if any memory is shared.
 
         The next run takes longer, since the system has to provide the memory again.
         """
@@ -157,11 +157,11 @@ class Memory:
             _release_free_memory()
 
     def changed_storages(self) -> list[tuple[torch.UntypedStorage, torch.UntypedStorage]]:
-        """Return the storages that runs have changed: the content before, and the current content."""
+        """Return the initial and the current content of the storages that runs have changed."""
         return [(block.before, block.work) for block in self._blocks if not block.is_unchanged()]
 
     def memo(self, excluded_keys: Container[Any] = ()) -> dict[Any, Any]:
-        """Return a memo with which copies use the shared memory, except the storages with the given keys."""
+        """Return a memo that makes copies use the shared memory, except the storages with the excluded keys."""
         return {
             key: block.work
             for key, block in self._storages_by_key.items()
@@ -169,7 +169,7 @@ class Memory:
         }
 
     def unchanged_memo(self) -> dict[Any, Any]:
-        """Return a memo with which copies share the memory that no run has changed."""
+        """Return a memo that makes copies share the memory that no run has changed."""
         memo: dict[Any, Any] = {memory_key(block.work): block.before for block in self._blocks if block.is_unchanged()}
         return memo | {UNCHANGED_MEMORY: frozenset(memo)}
 
@@ -187,8 +187,8 @@ def _malloc_trim() -> Callable[[int], int] | None:
 def _release_free_memory() -> None:
     """Return free memory to the system.
 
-    Gradients are large and live for one run, but small longer-lived allocations between them make the C library keep
-    the memory of every run's gradients.
+    Gradients are large and live for one run only. Small allocations between them live longer, so the C library would
+    keep the memory of every run's gradients.
     """
     if (trim := _malloc_trim()) is not None:
         trim(0)
@@ -215,7 +215,7 @@ def _typed_view(storage: torch.UntypedStorage, dtype: torch.dtype, start: int, e
 
 
 def available_memory(device: torch.device | None = None) -> int:
-    """Return the free bytes of a CUDA device, or else of the machine or the container of this process."""
+    """Return the free bytes of a CUDA device, or else those that the machine and its containers leave this process."""
     if device is not None and device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min([_free_on_machine(), *_free_in_containers()])
@@ -244,7 +244,7 @@ def _free_in_containers(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path
 
 
 def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> list[int]:
-    """Return the free bytes of a group and its parents; in a container the root is its own group."""
+    """Return the free bytes of a control group and its parents; in a container, the root is its own group."""
     folders = [root / path.strip("/")]
     while folders[-1] != root and root in folders[-1].parents:
         folders.append(folders[-1].parent)
@@ -279,5 +279,5 @@ def memory_limit(device: torch.device | None = None) -> int:
 
 
 def format_bytes(size: float) -> str:
-    """Return a number of bytes as text."""
+    """Return a number of bytes in MiB or GiB, as a string."""
     return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.1f} MiB"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Classes without attributes that are not heap types.
 _PLAIN_BASES = frozenset({typing.Generic})
-#: The flag ``Py_TPFLAGS_HEAPTYPE``: the class was created at run time, such as by a ``class`` statement.
+#: The flag ``Py_TPFLAGS_HEAPTYPE``: the class was created at run time, for example by a ``class`` statement.
 _HEAP_TYPE = 1 << 9
 _CONTAINERS = (
     torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
@@ -51,7 +51,7 @@ _TORCH_MODULES = (
     "torch.library", "torch.cuda.graphs", "torch.cuda.streams", "torch.distributed", "triton",
 )  # fmt: skip
 LOCKS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
-#: The types of objects whose memory a ``memoryview`` may show.
+#: The types of objects whose memory a ``memoryview`` may expose.
 BUFFER_TYPES = (bytearray, array.array)
 
 
@@ -70,12 +70,12 @@ def slot_descriptors(cls: type) -> Iterator[Any]:
 
 
 def is_plain(value: torch.Tensor) -> bool:
-    """Return whether a tensor is an ordinary tensor or parameter with strides."""
+    """Return whether a tensor is an ordinary dense tensor or parameter."""
     return type(value) in {torch.Tensor, torch.nn.Parameter} and value.layout == torch.strided and not value.is_nested
 
 
 def is_atom(value: Any) -> bool:
-    """Return whether an object counts as immutable, like a number, a string, ``None`` or a member of an enumeration."""
+    """Return whether an object counts as immutable: a number, a string, ``None``, an enumeration's member and so on."""
     cls: Any = type(value)
     # An instance of a subclass may have attributes.
     has_attributes = cls.__dictoffset__ and not is_instance(value, enum.Enum)
@@ -83,7 +83,7 @@ def is_atom(value: Any) -> bool:
 
 
 def is_code(value: Any) -> bool:
-    """Return whether an object is a function, method, class or module, or the graph of a module that PyTorch made."""
+    """Return whether an object is a function, method, class or Python module, or an FX graph."""
     return is_instance(
         value,
         type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType | torch.fx.Graph,
@@ -146,9 +146,9 @@ def has_attributes_only(cls: type) -> bool:
 
 
 def _adds_attributes_only(cls: type) -> bool:
-    """Return whether the instances of a class need only the memory of its base's instances and of its own attributes.
+    """Return whether instances of a class need no more memory than instances of its base and the attributes it adds.
 
-    Instances of nanobind's classes have more memory. Their methods end the process if ``__init__`` has not run.
+    Instances of nanobind classes need more memory. Their methods end the process if ``__init__`` has not run.
     """
     base = cls.__base__
     if not cls.__flags__ & _HEAP_TYPE or base is None:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class _ThreadStream(io.TextIOWrapper):
-    """A stream that writes to another stream on threads that redirect it, and otherwise to the process's stream.
+    """A stream that writes to a different stream on threads that redirect it, and otherwise to the original stream.
 
-    Dynamo does not trace the methods, like those of a standard stream, so a break at one of them is at the program's
+    As with a standard stream, Dynamo does not trace the methods, so it reports a break in one of them on the program's
     line.
     """
 
@@ -43,7 +43,7 @@ class _Target(io.RawIOBase):
 
     def __init__(self, stream: TextIO, encoding: str) -> None:
         self.original = stream
-        #: The streams of the threads that redirect this one, the innermost last.
+        #: The streams to which each thread redirects its output, the innermost last.
         self.thread_streams: dict[int, list[TextIO]] = {}
         self._encoding = encoding
 
@@ -74,15 +74,15 @@ class _Target(io.RawIOBase):
         return self.stream().fileno()
 
 
-#: The replacements of standard streams, by name and id of the original. They are kept, because Python's ``print`` does
-#: not keep the stream to which it writes: another thread would write to freed memory.
+#: The replacements for standard streams, by name and id of the original. They stay alive because Python's ``print`` has
+#: no reference to the stream to which it writes: a different thread would write to freed memory.
 _replacements: dict[tuple[str, int], _ThreadStream] = {}
 _MAX_REPLACEMENTS = 64
 _streams_lock = threading.RLock()
 
 
 def _replacement(name: str, stream: Any) -> _ThreadStream:
-    """Return the replacement of a standard stream, or the stream itself if it is a replacement."""
+    """Return the replacement for a standard stream, or the stream itself if it is a replacement."""
     if any(replacement is stream for (replaced_name, _), replacement in _replacements.items() if replaced_name == name):
         return stream  # type: ignore[no-any-return]
     key = name, id(stream)
@@ -121,9 +121,9 @@ def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
 
 @contextlib.contextmanager
 def isolate_warnings(registries: Registries | None = None) -> Iterator[None]:
-    """Keep the current warning filters for other threads, whatever filters this thread sets.
+    """Preserve the current warning filters for other threads, whatever filters this thread sets.
 
-    Python has one list of filters, which must let every warning pass while the context is open. The warnings of this
+    Python has one list of filters, which must accept every warning while the context is open. The warnings of this
     thread are shown as usual. Only one thread at a time can open the context.
 
     Parameters
@@ -190,15 +190,15 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
         finally:
             is_open.clear()
             version = filters_version() if new_keys else None
-            for find_registry, key in new_keys:  # only now, since a trial removes the registries that it made
+            for find_registry, key in new_keys:  # only now, because a trial removes the registries that it has made
                 registry = find_registry()
                 registry.setdefault("version", version)  # without a version, Python clears the registry
                 registry[key] = True
 
 
 def warning_registries() -> Registries:
-    """Return the name, the global names and the registry of shown warnings of each module that has a registry."""
-    # A copy, because a garbage collection may import a module while the items are being listed.
+    """Return the name, the globals and the registry of shown warnings of each module that has a registry."""
+    # A copy, because a garbage collection may import a module during the iteration.
     candidates = [
         (name, names, names["__warningregistry__"])
         for name, module in sys.modules.copy().items()
@@ -213,18 +213,13 @@ def _process_warning_printer() -> Callable[[WarningMessage], None]:
     custom, plain = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]  # noqa: SLF001
     if custom is warnings._showwarning_orig:  # type: ignore[attr-defined]  # noqa: SLF001
         return plain  # type: ignore[no-any-return]
-    return lambda shown_keys: custom(
-        shown_keys.message,
-        shown_keys.category,
-        shown_keys.filename,
-        shown_keys.lineno,
-        shown_keys.file,
-        shown_keys.line,
+    return lambda message: custom(
+        message.message, message.category, message.filename, message.lineno, message.file, message.line
     )
 
 
 def _filter_action(message: WarningMessage, filters: list[Any], default: str) -> str:
-    """Return the filter action for a warning."""
+    """Return the action of the first filter that applies to a warning."""
     text = str(message.message)
     files = ((name, _namespace_of(module).get("__file__")) for name, module in sys.modules.copy().items())
     module = next((name for name, file in files if file == message.filename), "__main__")
@@ -248,7 +243,7 @@ def _namespace_of(module: Any) -> dict[str, Any]:
 
 
 def _namespace_at(filename: str) -> dict[str, Any]:
-    """Return the globals of the code in a file that issues the warning on this thread."""
+    """Return the globals of the code in a file that issues a warning on this thread."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to find the warning code
     while frame is not None:
         if frame.f_code.co_filename == filename:
@@ -258,11 +253,11 @@ def _namespace_at(filename: str) -> dict[str, Any]:
 
 
 class _Probe(Warning):
-    """A warning that makes Python write the version of the filters to a registry."""
+    """A warning that makes Python write the version of its filters to a registry."""
 
 
 def filters_version() -> Any:
-    """Return the version of the filters, with which Python marks a registry of shown warnings."""
+    """Return the version of the filters that Python writes to a registry of shown warnings."""
     registry: dict[Any, Any] = {}
     with patch_attribute(warnings, "_showwarnmsg", lambda _: None), contextlib.suppress(_Probe):
         warnings.warn_explicit("", _Probe, "", 1, registry=registry)

@@ -32,8 +32,8 @@ from jupyter_graphbreak.experiments.trial.effects import (
     suppress_logging,
 )
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+from jupyter_graphbreak.experiments.trial.named_objects import RESULT, memory_address, named_objects
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
-from jupyter_graphbreak.experiments.trial.places import RESULT, memory_address, named_objects
 from jupyter_graphbreak.experiments.trial.stand_ins import remember_streams
 from jupyter_graphbreak.experiments.trial.time_limit import measure_run, require_time
 from jupyter_graphbreak.experiments.trial.values import YieldedItems
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: An input for which the function runs more lines is skipped: the function may loop forever.
+#: If a function runs more lines for an input, the input is skipped: the function may loop forever.
 _MAX_LINES = 20_000
-#: The instructions that begin an iteration of a loop over an iterator; such a loop usually ends.
+#: The instructions that start an iteration of a loop over an iterator; such a loop usually ends.
 _ITERATION_OPCODES = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
-#: The maximum number of recorded places for an alias.
+#: The maximum number of recorded paths for an alias.
 _MAX_NAMES = 20
 
 
 class Layout(NamedTuple):
-    """The class of a tensor, and its strides in dimensions with several elements; none if it is empty or sparse."""
+    """The class of a tensor, and its strides in dimensions with several elements; none if empty or sparse."""
 
     class_: type
     strides: tuple[int, ...]
@@ -65,7 +65,7 @@ class Layout(NamedTuple):
 class Result:
     """The observed outcome of one call.
 
-    A place is a name such as "the result[0]", "the argument x" or "the parameter fc.weight".
+    A path is a name such as "the result[0]", "the argument x" or "the parameter fc.weight".
 
     Parameters
     ----------
@@ -74,32 +74,32 @@ class Result:
     raised : Exception or None
         The exception that the call raised.
     arguments, state : dict
-        The arguments, and everything else that the call may have changed, after the call, by name.
+        The arguments and everything else that the call may have changed, as they were after the call, by name.
     effects : Effects
         The output, warnings and log records.
     requires_grad : dict
-        Whether each tensor of the result, the arguments and the state requires a gradient, by place.
+        Whether each tensor of the result, the arguments and the state requires a gradient, by path.
     leaf_grads : dict
-        The ``.grad`` that the call left on each leaf, by place.
+        The ``.grad`` that the call left on each leaf, by path.
     gradients : dict or None
-        The gradient of each leaf from one backward pass through all results, by place; ``None`` for a leaf without one.
-        ``None`` instead of a dict if there was no backward pass, because nothing requires a gradient, the call raised
-        an exception or ran in inference mode, or no backward pass was requested.
+        The gradient of each leaf from one backward pass through all results, by path; ``None`` for a leaf without a
+        gradient. Instead of a dict, ``None`` if there was no backward pass: nothing requires a gradient, the call
+        raised an exception or ran in inference mode, or no backward pass was requested.
     backward_error : Exception or None
         The exception that the backward pass raised.
     state_before : dict
         The state before all runs, by name.
-    places : frozenset of str
-        The places of all objects of the result, the arguments and the state.
+    paths : frozenset of str
+        The paths of all objects of the result, the arguments and the state.
     aliases : dict
-        For each place whose object or memory also appears at earlier places: the relation ("is" or "shares memory
-        with") and those places.
+        For each path whose object or memory also appears at earlier paths: the relation ("is" or "shares memory
+        with") and those paths.
     random, modes : dict
-        Digests of the states of the random generators, and the modes of torch, after the call.
+        Digests of the states of the random generators, and PyTorch's modes, after the call.
     layouts : dict
-        The class and the strides of each tensor of the result, by place.
+        The class and the strides of each tensor of the result, by path.
     changed_in_place : dict
-        Whether the call changed a tensor in place, for each place that has the same tensor as before the call.
+        Whether the call changed a tensor in place, for each path that has the same tensor as before the call.
     """
 
     value: Any = None
@@ -112,7 +112,7 @@ class Result:
     gradients: dict[str, torch.Tensor | None] | None = None
     backward_error: Exception | None = None
     state_before: dict[str, Any] = field(default_factory=dict)
-    places: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
     aliases: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     random: dict[str, str] = field(default_factory=dict)
     modes: dict[str, Any] = field(default_factory=dict)
@@ -133,7 +133,7 @@ def run(
     *,
     runs_backward: bool = True,
 ) -> Result:
-    """Call a program with copies of arguments and with seeded random numbers, and return the outcome.
+    """Call a program with copies of arguments and with seeded random generators, and return the outcome.
 
     Arguments that are part of the subject's state are not copied: :meth:`Subject.restore` restores them.
 
@@ -142,7 +142,7 @@ def run(
     program : callable
         The program to call.
     subject : Subject
-        The copied function from which the program was made.
+        The copied function that the program is, or that it was made from.
     arguments : Arguments
         The arguments to copy.
     seed : int
@@ -161,8 +161,8 @@ def run(
     copies = subject.copy_arguments(arguments)
     line_counter = _current_line_limit()
     with (
-        # The limit is for the program alone: it would make reading the state of the process take twice as long.
-        _tracing(None) if line_counter is not None else contextlib.nullcontext(),
+        # The limit is only for the program: tracing would double the time for reading the state of the process.
+        _set_trace_function(None) if line_counter is not None else contextlib.nullcontext(),
         subject.activate(),
         torch.set_grad_enabled(torch.is_grad_enabled()),  # restores the mode on exit
         capture_effects(subject.handlers, subject.filters) as effects,
@@ -181,25 +181,28 @@ def run(
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
         values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, objects.requires_grad,
-        objects.leaf_grads, gradients, backward_error, subject.initial, objects.places, objects.aliases,
+        objects.leaf_grads, gradients, backward_error, subject.initial_state, objects.paths, objects.aliases,
         random_after, modes_after, objects.layouts, objects.changed_in_place,
     )  # fmt: skip
 
 
 def _tensors_with_change_counts(arguments: Arguments, subject: Subject) -> dict[str, tuple[torch.Tensor, Any]]:
-    """Return the tensors that a call may change, by place, each with the count of its changes in place."""
+    """Return the tensors that a call may change, by path, each with the number of its in-place changes so far."""
     with disable_gradients_and_overrides():
         return {
-            place: (item, in_place_change_count(item))
-            for place, item in _all_objects(None, arguments.by_name(subject.call), subject)
+            path: (item, in_place_change_count(item))
+            for path, item in _all_objects(None, arguments.by_name(subject.call), subject)
             if is_instance(item, torch.Tensor)
         }
 
 
 def _call(program: Callable[..., Any], arguments: Arguments, line_counter: Any) -> tuple[Any, Exception | None]:
-    """Call a program; return its value and the exception that it raised. A generator runs to its end."""
+    """Call a program, run a returned generator to its end, and return the value and the exception."""
     try:
-        with _tracing(line_counter) if line_counter is not None else contextlib.nullcontext(), measure_run("call"):
+        with (
+            _set_trace_function(line_counter) if line_counter is not None else contextlib.nullcontext(),
+            measure_run("call"),
+        ):
             value = program(*arguments.args, **arguments.kwargs)
             return YieldedItems(list(value)) if is_instance(value, types.GeneratorType) else value, None
     except Exception as error:  # noqa: BLE001 - the exception is the finding
@@ -210,7 +213,7 @@ class _Objects(NamedTuple):
     """The objects of the result, the arguments and the state after a call; see :class:`Result`."""
 
     tensors: dict[str, torch.Tensor]
-    places: frozenset[str]
+    paths: frozenset[str]
     aliases: dict[str, tuple[str, frozenset[str]]]
     leaf_grads: dict[str, torch.Tensor | None]
     requires_grad: dict[str, bool]
@@ -222,65 +225,65 @@ class _Objects(NamedTuple):
 def _observe_objects(
     value: Any, arguments: Arguments, subject: Subject, tensors_before: Mapping[str, tuple[torch.Tensor, Any]]
 ) -> _Objects:
-    """Return the objects after a call, before its backward pass.
+    """Return the state of the objects after a call and before its backward pass.
 
     Parameters
     ----------
     value : object
         The returned value.
     tensors_before : mapping
-        The tensors before the call, see :func:`_tensors_with_change_counts`.
+        The tensors before the call; see :func:`_tensors_with_change_counts`.
     """
     objects = list(_all_objects(value, arguments.by_name(subject.call), subject))
-    tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
+    tensors = {path: item for path, item in objects if is_instance(item, torch.Tensor)}
     return _Objects(
         tensors=tensors,
-        places=frozenset(place for place, _ in objects),
+        paths=frozenset(path for path, _ in objects),
         aliases=_aliases(objects),
         leaf_grads={
-            place: subject.snapshot(item.grad, {})
-            for place, item in tensors.items()
+            path: subject.snapshot(item.grad, {})
+            for path, item in tensors.items()
             if item.is_leaf and item.requires_grad
         },
-        requires_grad={place: item.requires_grad for place, item in tensors.items()},
-        layouts={place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)},
+        requires_grad={path: item.requires_grad for path, item in tensors.items()},
+        layouts={path: _layout(item) for path, item in tensors.items() if path.startswith(RESULT)},
         changed_in_place={
-            place: in_place_change_count(item) != tensors_before[place][1]
-            for place, item in tensors.items()
-            if place in tensors_before and tensors_before[place][0] is item
+            path: in_place_change_count(item) != tensors_before[path][1]
+            for path, item in tensors.items()
+            if path in tensors_before and tensors_before[path][0] is item
         },
     )
 
 
 def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, Any]]:
-    """Yield the objects that a call received, may have changed, or returned, each with its place."""
+    """Yield the objects that a call received, may have changed, or returned, each with its path."""
     seen: set[int] = set()
     for kind, name, root in [
         *(("argument", name, item) for name, item in arguments.items()),
         *(("tensor", name, item) for name, item in subject.roots()),
     ]:
-        for place, item in named_objects(root, name, seen):
+        for path, item in named_objects(root, name, seen):
             if is_instance(item, torch.Tensor) and isinstance(item, torch.nn.Parameter):
-                yield f"the parameter {place}", item
+                yield f"the parameter {path}", item
             else:
-                yield f"the {kind} {place}" if is_instance(item, torch.Tensor) or kind == "argument" else place, item
+                yield f"the {kind} {path}" if is_instance(item, torch.Tensor) or kind == "argument" else path, item
     yield from named_objects(value, RESULT, seen)
 
 
 def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozenset[str]]]:
-    """Return the places of objects that are identical to, or share memory with, earlier ones; see :class:`Result`."""
+    """Return the paths of objects that are identical to, or share memory with, earlier ones; see :class:`Result`."""
     aliases: dict[str, tuple[str, frozenset[str]]] = {}
-    places_by_id: dict[int, list[str]] = defaultdict(list)
-    places_by_address: dict[int, list[str]] = defaultdict(list)
-    for place, item in objects:
+    paths_by_id: dict[int, list[str]] = defaultdict(list)
+    paths_by_address: dict[int, list[str]] = defaultdict(list)
+    for path, item in objects:
         address = memory_address(item)
-        places_in_memory = places_by_address[address] if address is not None else []
-        if places_by_id[id(item)]:
-            aliases[place] = ("is", frozenset(places_by_id[id(item)][:_MAX_NAMES]))
-        elif places_in_memory:
-            aliases[place] = ("shares memory with", frozenset(places_in_memory[:_MAX_NAMES]))
-        places_by_id[id(item)].append(place)
-        places_in_memory.append(place)
+        paths_in_memory = paths_by_address[address] if address is not None else []
+        if paths_by_id[id(item)]:
+            aliases[path] = ("is", frozenset(paths_by_id[id(item)][:_MAX_NAMES]))
+        elif paths_in_memory:
+            aliases[path] = ("shares memory with", frozenset(paths_in_memory[:_MAX_NAMES]))
+        paths_by_id[id(item)].append(path)
+        paths_in_memory.append(path)
     return aliases
 
 
@@ -293,16 +296,16 @@ def _layout(tensor: torch.Tensor) -> Layout:
 def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | None] | None, Exception | None]:
     """Run one backward pass from the results and from all tensors with a gradient function.
 
-    Return the gradient of each leaf by place, and the exception that the backward pass raised.
+    Return the gradient of each leaf by path, and the exception that the backward pass raised.
     """
     roots = {
         id(item): item
-        for place, item in tensors.items()
-        if item.requires_grad and (item.grad_fn is not None or place.startswith(RESULT))
+        for path, item in tensors.items()
+        if item.requires_grad and (item.grad_fn is not None or path.startswith(RESULT))
     }
     if not roots:
         return None, None
-    leaves = {place: item for place, item in tensors.items() if item.is_leaf and item.requires_grad}
+    leaves = {path: item for path, item in tensors.items() if item.is_leaf and item.requires_grad}
     saved_grads = {id(leaf): (leaf, leaf.grad) for leaf in leaves.values()}
     backward_error = None
     try:
@@ -315,8 +318,8 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
         ):
             torch.autograd.backward(list(roots.values()), [gradient_weights(root) for root in roots.values()])
         gradients = {
-            place: clone(leaf.grad, digests={}) if leaf.grad is not None else digests.get(id(leaf))
-            for place, leaf in leaves.items()
+            path: clone(leaf.grad, digests={}) if leaf.grad is not None else digests.get(id(leaf))
+            for path, leaf in leaves.items()
         }
     except Exception as error:  # noqa: BLE001 - the exception is the finding
         gradients, backward_error = {}, error.with_traceback(None)
@@ -328,7 +331,7 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
 
 @contextlib.contextmanager
 def _digest_gradients(leaves: Iterable[torch.Tensor]) -> Iterator[dict[int, torch.Tensor]]:
-    """Replace the gradient of each large leaf with its digest as soon as a backward pass has computed it.
+    """Replace the gradient of each large leaf with a digest as soon as a backward pass has computed the gradient.
 
     Otherwise all gradients, which take as much memory as the leaves, would exist at once.
 
@@ -362,7 +365,7 @@ def gradient_weights(root: torch.Tensor) -> torch.Tensor:
     """Return non-periodic weights for the elements of a result, so that their gradients do not cancel.
 
     The weights are the same numbers in every dtype: multiples of 1/64 between 0.5 and 1.5. The weight of a single
-    element, such as a loss, is 1, with which ``backward()`` begins. Those of sparse and nested tensors are also 1.
+    element, such as a loss, is 1, as in ``backward()``. So are the weights of sparse and nested tensors.
     """
     detached_root = root.detach()
     if detached_root.layout != torch.strided or detached_root.is_nested or detached_root.numel() == 1:
@@ -376,10 +379,10 @@ class LineLimitError(BaseException):
 
 
 class _LineCounter:
-    """Provides a trace function, which notes the lines that run and stops a function that runs too many lines."""
+    """Provides a trace function that notes the lines that run, and stops a function that runs too many lines."""
 
     def __init__(self) -> None:
-        # Lines of this package do not count, even if it is not installed: comparisons take many lines.
+        # Lines of this package never count, even if it runs from a source tree: comparisons run many lines.
         self._is_counted: dict[str, bool] = {}
         self._count = 0
         self.lines: set[tuple[str, int]] = set()
@@ -405,7 +408,7 @@ class _LineCounter:
 
 @functools.lru_cache(maxsize=256)
 def _loops_within_a_line(code: types.CodeType) -> bool:
-    """Return whether code has a loop such as ``while True: pass`` on one line: Python 3.11 counts it as one line."""
+    """Return whether code has a loop on one line, such as ``while True: pass``, which Python 3.11 traces only once."""
     line = None
     lines: dict[int, int | None] = {}
     for instruction in dis.get_instructions(code):
@@ -420,7 +423,7 @@ def _loops_within_a_line(code: types.CodeType) -> bool:
 
 @contextlib.contextmanager
 def line_limit() -> Iterator[set[tuple[str, int]]]:
-    """Stop a function that runs too many lines: for an unexpected input, it may never return.
+    """Stop a function that runs too many lines, because it may never return for an unexpected input.
 
     Yields
     ------
@@ -428,13 +431,13 @@ def line_limit() -> Iterator[set[tuple[str, int]]]:
         The files and numbers of the lines that have run.
     """
     counter = _LineCounter()
-    with _tracing(counter.enter):
+    with _set_trace_function(counter.enter):
         yield counter.lines
 
 
 @contextlib.contextmanager
-def _tracing(function: Any) -> Iterator[None]:
-    """Set the trace function while the context is open, unless code in the context sets a different one."""
+def _set_trace_function(function: Any) -> Iterator[None]:
+    """Set the trace function while the context is open; on exit, a function that code in the context has set stays."""
     trace_before = sys.gettrace()
     sys.settrace(function)
     try:
@@ -452,7 +455,7 @@ def _current_line_limit() -> Any:
 
 @contextlib.contextmanager
 def sandbox_runs() -> Iterator[None]:
-    """Isolate the process from the runs in this context: hide their output, prevent effects and restore the state.
+    """Isolate the process from the runs in this context: hide their output, prevent effects and restore state.
 
     Raises
     ------

@@ -64,12 +64,12 @@ COMPILER_CHANGE_PREFIX = "sets settings of torch."
 
 
 class ProcessState:
-    """The state of the process at one moment.
+    """The state of the process when the object was created.
 
     Parameters
     ----------
     changeable_parts : iterable of LibraryPart
-        Parts of packages to include, because the code that will run names them.
+        Parts of packages to include, because the code that will run mentions them.
     """
 
     def __init__(self, changeable_parts: Iterable[LibraryPart] = ()) -> None:
@@ -114,7 +114,7 @@ def _is_equal(before: Any, after: Any) -> bool:
         return before is after
 
 
-#: Modules with state of their own, which a process may not have loaded.
+#: Modules that have state and that a process may not have loaded.
 _OPTIONAL_MODULES = (
     "numpy", "decimal", "faulthandler", "socket", "csv", "multiprocessing", *CONFIGURATIONS,
 )  # fmt: skip
@@ -146,7 +146,7 @@ def _parts() -> Iterator[StatePart]:
 
 
 def _operating_system_parts() -> Iterator[StatePart]:
-    """Yield the parts of the state that the operating system keeps for the process."""
+    """Yield the parts of the state that the operating system stores for the process."""
     yield StatePart(ENVIRONMENT, lambda: dict(os.environ), set_environment, ("environ", "putenv", "unsetenv"))
     yield StatePart(FOLDER, os.getcwd, os.chdir, ("chdir", "fchdir"))
     if hasattr(time, "tzset"):  # after the environment, which `tzset` reads
@@ -245,7 +245,7 @@ def _library_part(part: LibraryPart) -> StatePart:
                 f"changes the state of the module {part.title}",
                 lambda: _Globals(part.content()),
                 part.refill,
-                part.callers,
+                part.function_names,
             )
         case LibraryOwner():
             return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
@@ -258,7 +258,7 @@ def _library_part(part: LibraryPart) -> StatePart:
 
 
 class _OwnerAttributes(dict[str, Any]):
-    """The attributes of a module or class. Code that a library adds on its first use does not count."""
+    """The attributes of a module or class. Code that a library adds on its first use does not count as a change."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _OwnerAttributes) and all(
@@ -270,7 +270,7 @@ class _OwnerAttributes(dict[str, Any]):
 
 
 class _Globals(dict[str, Any]):
-    """The globals of a module, with their items. Changes do not count if modules were imported meanwhile."""
+    """The globals of a module, with their items. They count as unchanged if modules were imported meanwhile."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)
@@ -307,7 +307,7 @@ def _tracing_parts() -> Iterator[StatePart]:
         )
 
 
-#: Parts of the state for which a module has a getter and a setter: module, description, and the functions' names.
+#: The parts of the state for which a module has a getter and a setter: module, description and both names.
 _GETTERS_AND_SETTERS = (
     ("sys", "sets how coroutines are tracked", "get_coroutine_origin_tracking_depth",
      "set_coroutine_origin_tracking_depth"),
@@ -322,7 +322,7 @@ _GETTERS_AND_SETTERS = (
 
 
 def _default_parts() -> Iterator[StatePart]:
-    """Yield the defaults and limits for the whole process that functions of modules set."""
+    """Yield the defaults and limits of the process that functions of modules set."""
     yield StatePart("sets the stack size of new threads", _stack_size, threading.stack_size, ("stack_size",))
     for module, description, getter, setter in _GETTERS_AND_SETTERS:
         owner = sys.modules.get(module)
@@ -346,7 +346,7 @@ def _thread_attributes() -> Attributes:
 
 
 def _stack_size() -> int:
-    """Return the stack size of new threads; reading it resets it, so it is set again."""
+    """Return the stack size of new threads. Reading it resets it, so it is set again."""
     size = threading.stack_size()
     threading.stack_size(size)
     return size
@@ -364,7 +364,7 @@ def _attribute_accessors(owner: Any, name: str) -> tuple[Callable[[], Any], Call
 
 
 def _list_accessors(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    """Return functions that read and restore a list of ``sys``: the list object and its items."""
+    """Return functions that read and restore a list of ``sys``, both the list object and its items."""
 
     def write(saved_value: Identities) -> None:
         content, *items = saved_value.items
@@ -375,25 +375,25 @@ def _list_accessors(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]
 
 
 def _file_mask() -> int:
-    """Return the file mask, read from ``/proc``: Python's own function has to set the mask, for all threads."""
+    """Return the file mask from ``/proc``: Python's own function would have to set the mask, for all threads."""
     with open("/proc/self/status", "rb") as status:  # noqa: PTH123 - a Path takes twice as long
         return int(status.read().partition(b"Umask:")[2].split(maxsplit=1)[0], 8)
 
 
 def set_environment(values: dict[str, str]) -> None:
-    """Set the environment variables to saved values; those that already have the right value are not set again."""
+    """Set the environment variables to saved values, except those that already have the right value."""
     for name in os.environ.keys() - values.keys():
         del os.environ[name]
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
 
 
 _SIGNALS = tuple(map(int, signal.valid_signals()))
-#: ``signal.getsignal`` makes an enum member of each number, which takes ten times as long.
+#: ``signal.getsignal`` makes an enumeration member of each number, which takes ten times as long.
 _getsignal: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
 
 
 def _signal_handler(number: int) -> Any:
-    """Return the handler of a signal, even while this package delays the signal."""
+    """Return the handler of a signal; while this package delays the signal, the delayed handler."""
     handler = _getsignal(number)
     return getattr(handler, DEFERRED_HANDLER_ATTRIBUTE, handler)
 
@@ -441,7 +441,7 @@ def _context_variables() -> dict[Any, Any]:
     return {
         variable: Identities([context[variable]])
         for variable in set(context) - context_variables()
-        # Python creates the context of decimal numbers when it is read.
+        # Python creates the context of decimal numbers when code first reads it.
         if not variable.name.startswith(("decimal_context", "numpy", "torch."))
     }
 
@@ -468,7 +468,7 @@ def use_copied_context() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserve_line_cache() -> Iterator[None]:
-    """Restore the lines of files that Python keeps for tracebacks; those of libraries and generated code are kept."""
+    """Restore Python's cache of the lines of files, except new entries for libraries and generated code."""
     cache_before = dict(linecache.cache)
     try:
         yield
@@ -480,7 +480,7 @@ def preserve_line_cache() -> Iterator[None]:
 
 
 def _context_functions() -> tuple[Any, Any]:
-    """Return the functions that enter and leave a context, which only Python's C API provides."""
+    """Return the functions of Python's C API that enter and leave a context; ``None`` for those that do not exist."""
     functions = []
     for name in ("PyContext_Enter", "PyContext_Exit"):
         function = getattr(getattr(ctypes, "pythonapi", None), name, None)
@@ -493,14 +493,14 @@ def _context_functions() -> tuple[Any, Any]:
 def find_changing_line(
     change: StateChange, codes: Iterable[types.CodeType], imported_functions: Mapping[str, tuple[str, str]]
 ) -> StackEntry | None:
-    """Return the line that makes a change, judging by the names in the code; ``None`` if there is none.
+    """Return the line that makes a change, judging by the names in the code; ``None`` if no line is found.
 
     Parameters
     ----------
     codes : iterable of CodeType
         The code to search.
     imported_functions : mapping
-        The module and the name of each library function that the code imported by name, by its name in the code.
+        The module and the original name of each library function that the code imported, by its name in the code.
     """
     aliases = {
         alias
@@ -526,14 +526,14 @@ def find_changing_line(
     return None
 
 
-#: The number of seconds between two checks of a thread that may wait for a lock.
+#: The number of seconds between two checks of a thread that may be waiting for a lock.
 _WATCH_INTERVAL_S = 0.5
 _LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}))
 
 
 @contextlib.contextmanager
 def release_leftover_locks(locks: Sequence[Any], call: Any) -> Iterator[None]:
-    """Release copied locks, which are free when the context begins, if code in the context leaves them locked.
+    """Release copied locks, which are free when the context starts, if code in the context leaves them locked.
 
     Parameters
     ----------
@@ -545,7 +545,7 @@ def release_leftover_locks(locks: Sequence[Any], call: Any) -> Iterator[None]:
     Raises
     ------
     TrialStoppedError
-        If a lock was left locked, or if the code waited for a lock that only it could release.
+        If a lock was left locked, or if the code waited for a lock that only the code itself could release.
     """
     with _free_locks_when_waiting([lock for lock in locks if type(lock) is type(threading.Lock())]) as freed_locks:
         try:
@@ -564,7 +564,7 @@ def release_leftover_locks(locks: Sequence[Any], call: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _free_locks_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
-    """Release copied locks if this thread stands still while they are locked; yield the list of released locks."""
+    """Release copied locks if this thread makes no progress while they are locked; yield the list of released locks."""
     freed_locks: list[Any] = []
     if not locks:
         yield freed_locks
@@ -574,7 +574,7 @@ def _free_locks_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
     def watch() -> None:
         before: tuple[int, int, float] | None = None
         while not is_over.wait(_WATCH_INTERVAL_S):
-            frame = sys._current_frames()[thread]  # noqa: SLF001 - the documented way to see another thread
+            frame = sys._current_frames()[thread]  # noqa: SLF001 - the documented way to read another thread's stack
             now = id(frame), frame.f_lasti, time.clock_gettime(time.pthread_getcpuclockid(thread))
             if now == before:
                 freed_locks.extend(lock for lock in locks if _release(lock))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.call_specs import CallSpec
 
-#: Types whose objects are not interchangeable, because each one does something different.
+#: Types whose objects are not interchangeable, because each object does something different.
 _CALLABLE_TYPES = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
 
 
@@ -31,11 +31,11 @@ class CannotRebuildError(Exception):
 
 
 class RecordedCall(Protocol):
-    """A recorded call."""
+    """A call of which the specs were recorded."""
 
     @property
     def arguments(self) -> Mapping[Path, Any] | None:
-        """The specs of the call's arguments by place."""
+        """The specs of the call's arguments, by path."""
 
     @property
     def keywords(self) -> frozenset[str]:
@@ -43,7 +43,7 @@ class RecordedCall(Protocol):
 
 
 def can_be_rebuilt(call: CallSpec, first: CallSpec) -> bool:
-    """Return whether the arguments of a call can be made from its specs and the first call's arguments."""
+    """Return whether the arguments of a call can be rebuilt from its specs and the first call's arguments."""
     for path, spec in call.arguments.items():
         original = first.arguments.get(path)
         if isinstance(spec, OpaqueSpec) and not (isinstance(original, OpaqueSpec) and _can_stand_for(original, spec)):
@@ -66,14 +66,14 @@ def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
 def bind_arguments(
     call: Callable[..., Any], arguments_by_name: Mapping[str, Any], keywords: Collection[str]
 ) -> Arguments:
-    """Return arguments given by parameter name, positional as far as the signature allows.
+    """Return arguments, given by parameter name, that are positional as far as the signature allows.
 
     Parameters
     ----------
     arguments_by_name : mapping
         The arguments by parameter name.
     keywords : collection of str
-        The names of the arguments to pass by keyword, because Dynamo's wrapper around modules distinguishes them.
+        The names of the arguments to pass by keyword; Dynamo's wrapper around modules distinguishes these.
     """
     try:
         signature = inspect.signature(getattr(call, "forward", call))
@@ -106,7 +106,7 @@ def _arguments_without_signature(arguments_by_name: Mapping[str, Any]) -> Argume
 
 
 def rebuild_arguments(call: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:
-    """Return the arguments of a call, made from their specs and from the arguments of the first call.
+    """Return the arguments of a call, rebuilt from their specs and from the arguments of the first call.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def rebuild_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
         path.root.name
         for path, spec in specs.items()
         if not path.steps
-        # A frame has the defaults of arguments that the call left out, but passing them would recompile a wrapper.
+        # A frame has the defaults for arguments that the call left out, but passing them would recompile a wrapper.
         and not (
             path.root.name in defaults.keys() - first_values.keys() - recorded_call.keywords
             and spec is defaults[path.root.name]
@@ -152,24 +152,24 @@ def rebuild_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
 def _build_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
     cls = spec.class_
     if cls is functools.partial:
-        func, args, keywords = (build(path.into("attribute", key), getattr(original, key, None)) for key in spec.keys)
+        func, args, keywords = (build(path.child("attribute", key), getattr(original, key, None)) for key in spec.keys)
         return functools.partial(func, *args, **keywords)
     if hasattr(cls, "_fields"):
-        return cls(*(build(path.into("attribute", key), getattr(original, key, None)) for key in spec.keys))
+        return cls(*(build(path.child("attribute", key), getattr(original, key, None)) for key in spec.keys))
     if dataclasses.is_dataclass(cls) and type(original) is cls:
         instance = copy.copy(original)
         for key in spec.keys:
-            object.__setattr__(instance, key, build(path.into("attribute", key), getattr(original, key, None)))
+            object.__setattr__(instance, key, build(path.child("attribute", key), getattr(original, key, None)))
         return instance
     if issubclass(cls, list | tuple):
         originals = [
             original[index] if is_instance(original, list | tuple) and index < len(original) else None
             for index in spec.keys
         ]
-        return cls(build(path.into("item", index), part) for index, part in zip(spec.keys, originals, strict=True))
+        return cls(build(path.child("item", index), part) for index, part in zip(spec.keys, originals, strict=True))
     if cls is dict:
         original_items = original if is_instance(original, dict) else {}
-        return {key: build(path.into("item", key), original_items.get(key)) for key in spec.keys}
+        return {key: build(path.child("item", key), original_items.get(key)) for key in spec.keys}
     if type(original) is cls:
         return original
     raise CannotRebuildError(f"{path} is an object that cannot be created again")
@@ -178,8 +178,9 @@ def _build_container(spec: ContainerSpec, path: Path, original: Any, build: Call
 def make_tensor(spec: TensorSpec, original: Any) -> torch.Tensor:
     """Return a tensor for a spec.
 
-    Its elements are the spec's data. If the spec has none, they are those of the first call's tensor, repeated or cut
-    off, if that has the same dtype; otherwise random numbers, or zeros if the dtype is not a floating-point one.
+    The elements are the spec's data. If the spec has no data, they are those of the first call's tensor, repeated or
+    cut off, if that tensor has the same dtype. Otherwise they are random numbers, or zeros for other
+    dtypes than floating-point ones.
     """
     with torch.no_grad():
         if spec.data is not None:
@@ -195,7 +196,7 @@ def make_tensor(spec: TensorSpec, original: Any) -> torch.Tensor:
 
 
 def repeat_to_shape(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Return a copy of a tensor in a different shape; its values repeat, and an empty tensor is filled with zeros."""
+    """Return a copy of a tensor in a new shape, with repeated values, or zeros if the tensor is empty."""
     if tensor.dim() != len(shape):
         flat = tensor.reshape(-1)
         index = torch.arange(math.prod(shape), device=tensor.device) % max(1, flat.numel())

@@ -1,4 +1,4 @@
-"""Run the original function on every input; other programs are compared with its results."""
+"""Run the original function on every input, to compare the results of other programs with its results."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
-#: After this many seconds of processor time, no further input is derived.
+#: The seconds of processor time after which no further input is derived.
 _MAX_SECONDS = 2.0
-#: The maximum number of random seeds to try for other paths through the function, and the seconds of processor time.
+#: The maximum number of random seeds to try for different paths through the function, and of seconds of processor time.
 _MAX_SEEDS, _MAX_SECONDS_FOR_SEEDS = 24, 0.5
-#: A function whose call takes this many seconds of processor time is slow: it gets smaller inputs and fewer calls.
+#: A function is slow if a call takes this many seconds of processor time; it then gets smaller inputs and fewer calls.
 _SLOW_S = 0.05
-#: The maximum number of sizes of the first input that shrink.
+#: The maximum number of sizes of the first input to shrink.
 _MAX_SHRUNK = 3
 #: The smallest size to which a dimension shrinks, and the smallest size that is worth shrinking.
 _MIN_SIZE = 2
 _MIN_SHRINKABLE = 8
-#: A further size to try: networks for images halve sizes several times.
+#: A further size to try, because networks for images halve sizes several times.
 _DIVISIBLE_SIZE = 16
-#: The user's lines that ran: files and numbers.
+#: The lines of the user's code that ran: files and line numbers.
 Lines = frozenset[tuple[str, int]]
 
 
@@ -85,8 +85,8 @@ class Reference:
     base : Input
         The input from which others are derived: the first input, or a smaller one, see :meth:`shrink`.
     misses_edge_cases : bool
-        Whether there was no time for all edge inputs with the state and the kinds of tensors of the first input, or,
-        because other programs use the processor, for others.
+        Whether edge inputs with the state and the kinds of tensors of the first input were left out for lack of time,
+        or any edge inputs because other programs use the processor.
 
     Raises
     ------
@@ -102,13 +102,13 @@ class Reference:
         self.misses_edge_cases = False
         self.subject = Subject(fn, first.arguments)
         self.result = self._call(first.arguments)
-        #: The sizes of the base's dimensions that are smaller than the first input's, with the first input's sizes.
+        #: The first input's sizes, by the smaller sizes that the base has instead.
         self._shrunk: dict[int, int] = {}
-        #: The sets of lines that ran in calls for which a further call has returned the same result.
+        #: The sets of lines that ran in calls whose result another call has reproduced.
         self._repeated_lines: set[Lines] = set()
         if self.result.raised is not None:
             raise self.result.raised
-        state_before = self.subject.initial
+        state_before = self.subject.initial_state
         self.changed = {
             name
             for name, value in self.result.state.items()
@@ -116,12 +116,12 @@ class Reference:
         }
         start = time.thread_time()
         self.is_repeatable = not self._differs(self._call(first.arguments))
-        #: The processor time of a call with the base; the very first call may take longer.
+        #: The processor time of a call with the base, measured after the first call, which may take longer.
         self._seconds = time.thread_time() - start
         self.is_random = self.is_repeatable and self._differs(self._call(first.arguments, seed=1))
 
     def shrink(self) -> None:
-        """Derive the inputs of a slow function from a smaller input, if the same lines run for it."""
+        """Derive the inputs for a slow function from a smaller input if the same lines run for it."""
         if self._seconds < _SLOW_S:
             return
         expected = self._lines_of_call(self.first.arguments)
@@ -148,7 +148,7 @@ class Reference:
                 return
 
     def _lines_of_call(self, arguments: Arguments) -> Lines | None:
-        """Return the user's lines that run for arguments; ``None`` if the call raises, is stopped or runs too long."""
+        """Return the user's lines that run in a call; ``None`` if the call raises, is stopped or runs too long."""
         with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
             if self._call(arguments, runs_backward=False).raised is None:
                 return frozenset(lines)
@@ -157,12 +157,12 @@ class Reference:
     def cases(
         self, given_arguments: Sequence[Arguments] = (), time_budget: TimeBudget | None = None
     ) -> list[ReferenceCase]:
-        """Return cases for the given inputs and other random seeds, or for derived inputs if no inputs are given.
+        """Return cases for the given arguments and for further random seeds; without arguments, for derived inputs.
 
         Parameters
         ----------
         given_arguments : sequence of Arguments
-            The inputs to use.
+            The arguments to use.
         time_budget : TimeBudget, optional
             The time after which no further input is derived.
         """
@@ -196,8 +196,8 @@ class Reference:
         """
         time_budget = time_budget or TimeBudget(_MAX_SECONDS)
         self.subject.restore()
-        variables = {place: value for place, (value, _) in self.subject.variables().items()}
-        for derived_input in map(self._described, edge_inputs(self.base.arguments, self.fn, variables)):
+        variables = {name: value for name, (value, _) in self.subject.variables().items()}
+        for derived_input in map(self._describe_by_first_input, edge_inputs(self.base.arguments, self.fn, variables)):
             if time_budget.is_over:
                 is_common_kind = not derived_input.state and not derived_input.other_kind
                 self.misses_edge_cases = is_common_kind or time_budget.is_wall_clock_over
@@ -207,16 +207,16 @@ class Reference:
                 with contextlib.suppress(LineLimitError), line_limit() as lines:
                     case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
             except TrialStoppedError as stopped:
-                # A run that waits for a thread has no result to compare, as one with an endless loop.
+                # Like an endless loop, a run that waits for a thread has no result to compare.
                 if stopped.effect.description != WAITS_FOR_THREAD:
                     raise
             if case is not None and self.has_repeatable_result(case):
                 yield case
 
     def has_repeatable_result(self, case: ReferenceCase) -> bool:
-        """Return whether the function returns the same result again; it does not if, say, it reads the time of day.
+        """Return whether the function returns the same result again. It may not, for example if it reads the clock.
 
-        A slow function is not called again if the same lines ran in a call that returned the same result again.
+        A slow function is not called again if the same lines ran in an earlier call with a repeatable result.
         """
         if self._seconds >= _SLOW_S and case.lines in self._repeated_lines:
             return True
@@ -227,8 +227,8 @@ class Reference:
             self._repeated_lines.add(case.lines)
         return is_repeatable
 
-    def repeated_on_new_copies(self) -> Result:
-        """Return the result for the first input once more, from different copies of the function and its objects."""
+    def repeat_on_new_copies(self) -> Result:
+        """Call new copies of the function and its objects with the first input, and return the result."""
         other = Subject(self.fn, self.first.arguments)
         with force_eager_on_thread(), announce_sleep():
             return run(other.call, other, other.replace_with_copies(self.first.arguments))
@@ -237,9 +237,9 @@ class Reference:
         if self.changed:
             yield self._repeated_input("the first input again", preceding_calls=1)
         yield from self._reseeded_inputs()
-        others = map(self._described, other_inputs(self.base.arguments, self.fn))
+        others = map(self._describe_by_first_input, other_inputs(self.base.arguments, self.fn))
         yield from (replace(other, preceding_calls=1) for other in others)
-        if self.changed:  # a change may affect only later calls, such as the calls that find a cache full
+        if self.changed:  # a change may affect only later calls, for example once a cache is full
             yield self._repeated_input("the first input a fourth time", preceding_calls=3)
 
     def _repeated_input(self, description: str, preceding_calls: int) -> Input:
@@ -247,8 +247,8 @@ class Reference:
             self.base, example=Example(description, self.base.example.values), preceding_calls=preceding_calls
         )
 
-    def _described(self, derived_input: Input) -> Input:
-        """Describe an input that was derived from the base relative to the first input."""
+    def _describe_by_first_input(self, derived_input: Input) -> Input:
+        """Return an input that was derived from the base, with a description that refers to the first input."""
         description = derived_input.example.what
         for new_size, size in self._shrunk.items():
             description = re.sub(rf"\binstead of {new_size}\b", f"instead of {size}", description)
@@ -263,7 +263,7 @@ class Reference:
 
     @functools.cached_property
     def _seeds(self) -> list[int]:
-        """A different random seed if the result depends on the seed, and seeds for which different lines run."""
+        """One more seed if the result depends on the random seed, and the seeds for which different lines run."""
         seeds = [1] if self.is_random else []
         seed_all(0)
         if not self.is_repeatable or random_states() == self.result.random:  # the function draws no random numbers
@@ -283,7 +283,7 @@ class Reference:
 
     def _run_input(self, input_: Input) -> Result:
         self.subject.restore()
-        self.subject.assign(input_.state)
+        self.subject.set_variables(input_.state)
         with force_eager_on_thread(), announce_sleep():
             return self.run_after_preceding_calls(self.subject.call, self.subject, input_)
 
@@ -324,7 +324,7 @@ def describe_raised(error: Exception, raiser: Literal["capture", "program", "fun
 
 
 def shrinkable_sizes(first: Arguments) -> list[int]:
-    """Return the sizes of dimensions that may be shrunk, those of first dimensions, such as batches, first."""
+    """Return the sizes of dimensions that may shrink, those of first dimensions, such as batches, first."""
     tensors = tensors_in(first.values())
     first_sizes = [tensor.shape[0] for tensor in tensors if tensor.dim()]
     other_sizes = [size for tensor in tensors for size in tensor.shape[1:]]
@@ -332,10 +332,10 @@ def shrinkable_sizes(first: Arguments) -> list[int]:
 
 
 def smaller_arguments(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
-    """Yield arguments in which each dimension of a size is smaller, with the new size; the smallest ones come first.
+    """Yield arguments in which each dimension of one size is smaller, with the new size; the smallest size comes first.
 
-    Integers that are valid indices for the size are still valid for the new size, because some operations do not check
-    them. No other dimension has the new size.
+    Integers that are valid indices for the size stay valid for the new size, because some operations do not check
+    indices. No other dimension has the new size.
     """
     tensors = tensors_in(first.values())
     largest_indices = [int(tensor.max()) for tensor in tensors if looks_like_indices(tensor) and tensor.numel()]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunSetup:
-    """The modes of runs, the memory that their copies share, and the values that names referred to."""
+    """The modes of runs, the memory that their copies share, and the original values of names."""
 
     modes: CallModes = field(default_factory=CallModes.now)
     memory: Memory = field(default_factory=Memory)
@@ -47,7 +47,7 @@ def shared_run_setup(
     modes : CallModes
         The modes of the call that runs repeat.
     storage_copies : iterable of StorageCopy
-        The kept copies of large memory.
+        The copies of large memory from before the call.
     name_snapshot : NameSnapshot, optional
         The values that names referred to when the call started.
     """

@@ -37,19 +37,19 @@ class SavedState:
     ----------
     roots : iterable
         The objects to start from.
-    is_kept : callable
+    is_saved_elsewhere : callable
         Returns whether the elements of a storage are saved elsewhere.
     excluded : iterable
-        Objects that are not saved.
+        Objects not to save.
     """
 
     def __init__(
         self,
         roots: Iterable[Any],
-        is_kept: Callable[[torch.UntypedStorage], bool] = lambda _: False,
+        is_saved_elsewhere: Callable[[torch.UntypedStorage], bool] = lambda _: False,
         excluded: Iterable[Any] = (),
     ) -> None:
-        self._is_kept = is_kept
+        self._is_saved_elsewhere = is_saved_elsewhere
         self._contents: list[tuple[Any, Any]] = []
         self._slot_descriptors: list[tuple[Any, Any, Any]] = []
         self._tensors: list[tuple[torch.Tensor, torch.Tensor, bool, torch.Tensor | None]] = []
@@ -99,7 +99,7 @@ class SavedState:
     def move(
         self, memory: torch.UntypedStorage, new_memory: torch.UntypedStorage, elements: torch.UntypedStorage
     ) -> None:
-        """Move the tensors of a storage to a new one, whose saved content is ``elements``."""
+        """Move the tensors in a storage to a new storage, whose saved content is ``elements``."""
         address = memory.data_ptr()
         for index, (tensor, alias, requires_grad, grad) in enumerate(self._tensors):
             if alias.untyped_storage().data_ptr() == address:
@@ -151,7 +151,7 @@ class SavedState:
         if is_plain(tensor) and not tensor.is_meta:
             address = alias.untyped_storage().data_ptr()
         if address:
-            if address not in self._memory and not self._is_kept(alias.untyped_storage()):
+            if address not in self._memory and not self._is_saved_elsewhere(alias.untyped_storage()):
                 self._memory[address] = alias, alias.untyped_storage().clone()
         elif not is_plain(tensor):
             self._memory[id(tensor)] = alias, alias.clone()
@@ -164,14 +164,14 @@ class SavedState:
 
 
 class _Opaque:
-    """A copy of an object whose content cannot be read, such as an iterator; restoring copies it again."""
+    """A copy of an object whose content cannot be read, such as an iterator. Restoring copies this copy."""
 
     def __init__(self, value: Any) -> None:
         self.copy = value
 
 
 def value_to_save(value: Any) -> Any:
-    """Return the value to save for a reference: the object if its content is saved separately, or else a copy."""
+    """Return the value to save for a reference: the object itself if its content is saved separately, else a copy."""
     if is_atom(value) or is_data(value) or is_code(value) or is_shared(value) or _is_reference(value):
         return value
     result = clone(value)
@@ -179,19 +179,19 @@ def value_to_save(value: Any) -> Any:
 
 
 def _is_reference(value: Any) -> bool:
-    """Return whether an object is a lock, or has no content but refers to objects that are saved."""
+    """Return whether an object is a lock, or only refers to objects that are saved."""
     return is_instance(value, weakref.ref | functools.partial) or type(value) in LOCKS
 
 
 def value_to_restore(saved: Any) -> Any:
-    """Return the object, or a new copy of it, for a value that :func:`value_to_save` returned."""
+    """Return the object, or a new copy of the object, for a value that :func:`value_to_save` returned."""
     return clone(saved.copy) if is_instance(saved, _Opaque) else saved
 
 
 def _refill(container: Any, content: Any) -> None:
     if is_instance(container, dict):
         if len(container) == len(content) and all(container.get(key, content) is content[key] for key in content):
-            return  # Dynamo's guards notice writes to a dict
+            return  # Dynamo's guards detect every write to a dict
         container.clear()
         container.update((key, value_to_restore(saved)) for key, saved in content.items())
     elif is_instance(container, list):

@@ -23,7 +23,7 @@ VariableKey = tuple[int, str]
 
 @dataclass(frozen=True)
 class NameSnapshot:
-    """The values of names when an entry was called: code that is not copied reads them in their original place.
+    """The values that names had when an entry was called, for code that is not copied and reads the original names.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class NameSnapshot:
     scopes : mapping
         The ids of the original namespaces, by the ids of their copies.
     holders : tuple
-        The objects with the ids in ``values``, which must not be given to other objects.
+        The objects whose ids ``values`` contains, so that no other objects get these ids.
     """
 
     values: Mapping[VariableKey, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class NameSnapshot:
 
 
 def top_level_names() -> frozenset[str]:
-    """Return the names at the top level of the notebook or program, and the builtins: no change may assign them."""
+    """Return the names at the top level of the notebook or program, and the builtins: no change may assign to them."""
     return frozenset([*vars(builtins), *list(vars(sys.modules["__main__"]))])
 
 
@@ -53,7 +53,7 @@ def global_names(
     Parameters
     ----------
     opnames : container of str
-        The instructions that count.
+        The instructions to consider.
     """
     instructions = (instruction for inner in walk_codes(code) for instruction in dis.get_instructions(inner))
     return {instruction.argval for instruction in instructions if instruction.opname in opnames}
@@ -70,20 +70,20 @@ def functions_in(member: Any) -> Iterator[types.FunctionType]:
 
 
 def with_functions(member: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a member of a class with its functions changed."""
+    """Return a member of a class with a change applied to its functions."""
     if isinstance(member, property):
         getter, setter, deleter = (part and change(part) for part in (member.fget, member.fset, member.fdel))
         return property(getter, setter, deleter, member.__doc__)
     return type(member)(change(member.__func__)) if isinstance(member, staticmethod | classmethod) else change(member)
 
 
-#: Functions with which code reads or writes globals, or attributes, that it does not name.
+#: Functions that code uses to read or write globals, or attributes, that it does not mention.
 ANY_GLOBAL_READERS = frozenset({"globals", "exec", "eval"})
 _ANY_ATTRIBUTE_READERS = ANY_GLOBAL_READERS | {"getattr", "attrgetter", "vars", "__dict__"}
 
 
 def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
-    """Return the user's modules that code refers to, each with the names that the code uses from it."""
+    """Return the user's modules that code refers to, each with the names that the code uses from the module."""
     functions = {
         id(item): item
         for item in reachable_objects(*roots)
@@ -98,8 +98,8 @@ def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
         imported_names = dict.fromkeys(names_in(function.__code__, includes_strings=True))
         modules += [sys.modules[name] for name in imported_names if name in sys.modules and name != "__main__"]
         if "modules" in names:
-            own_module = sys.modules.get(str(function.__globals__.get("__name__")))
-            modules += [own_module] if own_module is not None else []
+            defining_module = sys.modules.get(str(function.__globals__.get("__name__")))
+            modules += [defining_module] if defining_module is not None else []
         for module in modules:
             if not is_user_module(module):
                 continue
@@ -120,7 +120,7 @@ def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
 
 
 def names_in(code: types.CodeType, *, includes_strings: bool = False) -> Iterator[str]:
-    """Yield the names of globals, attributes and modules in code and, with ``includes_strings``, its strings.
+    """Yield the names of globals, attributes and modules in code and, with ``includes_strings``, the code's strings.
 
     A string may be the name of an imported module.
     """
@@ -129,8 +129,8 @@ def names_in(code: types.CodeType, *, includes_strings: bool = False) -> Iterato
         yield from (constant for constant in inner.co_consts if includes_strings and isinstance(constant, str))
 
 
-def named_loggers(code: types.CodeType) -> Iterator[logging.Logger]:
-    """Yield the loggers that code names, as in ``logging.getLogger("training")``."""
+def mentioned_loggers(code: types.CodeType) -> Iterator[logging.Logger]:
+    """Yield the loggers that code mentions, as in ``logging.getLogger("training")``."""
     loggers = logging.root.manager.loggerDict
     for name in names_in(code, includes_strings=True):
         if isinstance(log := loggers.get(name), logging.Logger):

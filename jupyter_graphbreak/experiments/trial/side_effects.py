@@ -1,8 +1,8 @@
-"""Detect the effects that a function has outside its objects, and prevent them in trials.
+"""Detect the effects that a function has outside its objects, and prevent these effects in trials.
 
 Python calls audit hooks before it opens a file, starts a process and so on
-(https://docs.python.org/3/library/audit_events.html). A hook cannot be removed; this one returns at once unless a
-listener is active on the same thread.
+(https://docs.python.org/3/library/audit_events.html). A hook cannot be removed. The hook of this module returns at once
+unless a listener is active on the same thread.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.schema import EffectKind
 
-    #: Describes an event, given its arguments; ``None`` if it has no effect.
+    #: Describes the effect of an event, given the event's arguments; ``None`` if there is no effect.
     Describe = Callable[[tuple[Any, ...]], str | None]
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-#: Files that every process may read from and write to.
+#: Files that any process may read and write without an effect.
 _HARMLESS_FILES = {os.devnull, "/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"}
 _MAX_LENGTH = 200
 
@@ -49,7 +49,7 @@ class ObservedEffect:
     ----------
     description : str
         The effect, worded as the rest of a sentence: "writes to the file rows.csv".
-    place : StackEntry or None
+    location : StackEntry or None
         The innermost line of user code that leads to the effect, or a line of a library if there is none.
     imports : str
         The imported module, if the effect is an import.
@@ -57,12 +57,12 @@ class ObservedEffect:
 
     kind: EffectKind
     description: str
-    place: StackEntry | None = None
+    location: StackEntry | None = None
     imports: str = ""
 
 
 class TrialStoppedError(Exception):
-    """A trial was stopped before it had an effect outside its copies, or because it had changed the process's state."""
+    """A trial was stopped before it had an effect outside its copies, or because it changed the process's state."""
 
     def __init__(self, effect: ObservedEffect) -> None:
         super().__init__(f"it {effect.description}")
@@ -89,20 +89,20 @@ class Listener(Protocol):
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Receive an effect that is about to happen; raising prevents it."""
 
-    def on_state_change(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
-        """Receive a change of the process's state that is about to happen, and that can be undone."""
+    def on_state_change(self, description: str, location: StackEntry | None, frame: FrameType) -> None:
+        """Receive a change to the process's state that is about to happen and that can be undone."""
 
 
 #: The listeners of each thread, the innermost last.
 _listeners: dict[int, list[Listener]] = {}
 #: The listeners that are not exclusive, with their claims to threads.
 _claims: list[tuple[Claim, Listener]] = []
-#: The threads on which this module examines an event: further events there are its own.
+#: The threads on which this module is examining an event: further events there come from this module.
 _busy_threads: set[int] = set()
-_installed = False
+_is_installed = False
 #: Reentrant, because installing the hook imports Dynamo, and an import is an event.
-_installing = threading.RLock()
-#: Functions to call with the name of a module before user code imports it in a trial.
+_install_lock = threading.RLock()
+#: Functions to call with the name of a module before user code in a trial imports the module.
 before_import_callbacks: list[Callable[[str], None]] = []
 
 
@@ -132,7 +132,7 @@ def _notice_submit(thread: int, frame: FrameType) -> None:
 
 
 def _listeners_of_thread() -> list[Listener]:
-    """Return the listeners of this thread, or those of the run that it works for, the innermost last."""
+    """Return the listeners of this thread, or those of the run that the thread works for, the innermost last."""
     own_listeners = _listeners.get(threading.get_ident())
     if own_listeners is not None or not _claims:
         return own_listeners or []
@@ -168,30 +168,30 @@ def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> No
         return
     _busy_threads.add(thread)
     try:
-        is_effect, place = origin_of_effect(frame)
+        is_effect, location = origin_of_effect(frame)
     finally:
         _busy_threads.discard(thread)
     if not is_effect:
         return
     for listener in reversed(listeners):
         if kind == "state" and description in _RESTORED_CHANGES:
-            listener.on_state_change(description, place, frame)
+            listener.on_state_change(description, location, frame)
         else:
-            listener.on_effect(ObservedEffect(kind, description, place), frame)
+            listener.on_effect(ObservedEffect(kind, description, location), frame)
         if listener.is_exclusive:
             break
 
 
 def _install() -> None:
-    global _installed  # noqa: PLW0603 - a hook cannot be removed
-    with _installing:
-        if not _installed:
+    global _is_installed  # noqa: PLW0603 - a hook cannot be removed
+    with _install_lock:
+        if not _is_installed:
             importlib.import_module("torch._dynamo.eval_frame").skip_code(_audit_hook.__code__)
             sys.addaudithook(_audit_hook)
-            _installed = True
+            _is_installed = True
 
 
-#: Events of plain Python code, which raises hundreds of thousands of them in a trial.
+#: Events that plain Python code raises hundreds of thousands of times in a trial.
 _FREQUENT_EVENTS = frozenset({"builtins.id", "object.__getattr__", "sys._getframe"})
 
 
@@ -206,7 +206,7 @@ def _audit_hook(event: str, args: tuple[Any, ...]) -> None:
 
 @disable_dynamo
 def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
-    """Pass an audit event to the listeners; excluded from compilation, since it runs inside compiled calls."""
+    """Pass an audit event to the listeners. Dynamo skips this function, which runs inside compiled calls."""
     if event == _IMPORT_EVENT:
         if is_in_trial():
             handle_import(args[0], frame)
@@ -224,7 +224,7 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
 
 
 def handle_import(name: str, frame: FrameType | None) -> None:
-    """Notify the innermost listener if an import by user code has an effect, even if Dynamo runs it while tracing."""
+    """Notify the innermost listener if an import in user code has an effect, even if Dynamo runs it while tracing."""
     thread = threading.get_ident()
     if thread in _busy_threads:
         return
@@ -258,7 +258,7 @@ def _family_of(event: str) -> tuple[EffectKind, Describe] | None:
 
 
 def short_text(value: Any) -> str:
-    """Return a path or another text for a description, shortened; the name of its class for any other object."""
+    """Return a path or other string, shortened, for a description; for other objects, the name of their class."""
     with contextlib.suppress(Exception):  # the user's __fspath__
         value = os.fspath(value)
     if isinstance(value, bytes):
@@ -276,7 +276,7 @@ def _describe_open(args: tuple[Any, ...]) -> str | None:
             return None
         if flags & _WRITE_FLAGS:
             return "writes to an open file"
-        return "reads from an open file" if is_in_trial() else None  # a real run may have opened it itself
+        return "reads from an open file" if is_in_trial() else None  # a real run may have opened the file itself
     if flags & _WRITE_FLAGS:
         return f"writes to the file {name}"
     with contextlib.suppress(OSError, ValueError, TypeError):
@@ -334,13 +334,13 @@ def describe_sleep(args: tuple[Any, ...]) -> str | None:
 
 #: A longer sleep counts as an effect.
 MAX_SLEEP_S = 5.0
-#: Changes that :mod:`.process_state` restores, in the words used there.
+#: Changes that :mod:`.process_state` restores, described as in that module.
 ENVIRONMENT, FOLDER = "changes the environment variables", "changes the working directory"
 _RESTORED_CHANGES = {ENVIRONMENT, FOLDER}
-#: A change of state that outlives the process.
+#: A change to the state that outlives the process.
 HOSTNAME = "sets the host name"
 STARTS_THREAD = "starts a thread"
-#: The event of an import, which has an effect only in trials: a real run imports each module once.
+#: The event of an import. Imports are effects only in trials: a real run imports each module once.
 _IMPORT_EVENT = "import"
 #: The effect of code that passes work to existing threads or processes.
 SUBMITS_WORK = "passes work to another thread or process"
@@ -350,7 +350,7 @@ WAITS_FOR_INPUT = "waits for input"
 WAITS_FOR_THREAD = "waits for another thread"
 COMMUNICATES = "communicates with other processes"
 USES_SHELL = "uses the notebook's shell"
-#: The effect of code that uses an address, which trials vary like other numbers.
+#: The effect of code that uses an address: trials vary addresses like other numbers.
 USES_ADDRESS = "accesses memory by its address"
 #: The effect of code that schedules a function in an event loop.
 SCHEDULES_WORK = "schedules work in an event loop"
@@ -411,7 +411,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "os.chdir": ("state", _constant_description(FOLDER)),
     "os.fchdir": ("state", _constant_description(FOLDER)),
 }
-#: Prefixes of further events, all of which are effects.
+#: The prefixes of further events, all of which are effects.
 _FAMILIES: tuple[tuple[str, EffectKind, str], ...] = (
     ("shutil.", "file", "copies, moves or deletes files"),
     ("os.chmod", "file", "changes the permissions of a file"),

@@ -1,9 +1,9 @@
-"""Stand-ins, in a trial, for open files, sockets, connections and similar objects, which cannot be copied.
+"""Stand-ins in trials for open files, sockets, connections and similar objects, which cannot be copied.
 
 A read-only file is reopened at the same position, and a stream in memory is copied. Any use of a stand-in, other than
-reading an attribute such as ``name``, is an effect and stops the trial before it happens. The stand-in for a built-in
-iterator, such as a generator, is an iterator of the same type. Dynamo traces the original in place of its stand-in, so
-that the graph breaks are those of the original.
+reading an attribute such as ``name``, is an effect and stops the trial before the effect happens. The stand-in for a
+built-in iterator, such as a generator, is an iterator of the same type. Dynamo traces the original in place of its
+stand-in, so that the graph breaks are those of the original.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 _FILE_TYPES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.TextIOWrapper)
-#: Streams that pass everything on to a different stream.
+#: The types of streams that pass everything on to a different stream.
 _WRAPPER_TYPES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
-#: Trials replace ``os.close``.
+#: The original function, because trials replace ``os.close``.
 _original_close = os.close
 #: The type of library functions in ``ctypes``.
 _FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
@@ -73,7 +73,7 @@ _C_DATA: Any = ctypes.Structure.__mro__[1]
 #: The effect of using memory that other processes share.
 SHARES_MEMORY = "uses memory that processes share"
 _CSV_WRITER = type(csv.writer(io.StringIO()))
-#: Objects whose use has an effect that a copy cannot contain: their types, the kind of effect, and its description.
+#: Objects whose use has an effect that a copy cannot confine: types, kind and description of the effect.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (_FILE_TYPES, "file", "uses the open file"),
     (
@@ -140,17 +140,17 @@ _DATABASE_MODULES = {"_dbm", "_gdbm"}
 
 
 def stream_in_memory(value: Any) -> Any:
-    """Return the stream in memory behind a stream, or the stream itself if it is one; ``None`` for anything else."""
+    """Return the stream in memory behind a stream, or the stream if it is in memory; ``None`` for anything else."""
     try:
         while type(value) in _WRAPPER_TYPES:
             value = value.buffer if type(value) is io.TextIOWrapper else value.raw
-    except ValueError:  # it is detached
+    except ValueError:  # the stream is detached
         return None
     return value if is_instance(value, io.StringIO | io.BytesIO) else None
 
 
 def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return a wrapper of a copy of a stream in memory. Data that has not been written yet stays with the original."""
+    """Return a wrapper around a copy of a stream in memory. Data not yet written stays with the original."""
     if stream.closed:
         return stream
     if type(stream) is io.TextIOWrapper:
@@ -165,7 +165,7 @@ def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
 
 
 def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return the stand-in for an object in a trial; ``None`` if it needs none.
+    """Return the stand-in for an object in a trial; ``None`` if the object needs none.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
         Copies the target that an object writes to.
     """
     if is_instance(value, StandIn | StandardStream | contextvars.ContextVar) or _is_guarded_iterator(value):
-        return value  # a trial has its own context
+        return value  # each trial has its own context for context variables
     if (stream := _stream_name(value)) is not None:
         standard_stream = StandardStream(stream)
         _originals[standard_stream] = value
@@ -224,14 +224,14 @@ _ADVANCES_ITERATOR = "advances an iterator that cannot be copied"
 
 
 def _guarded_iterator() -> Iterator[Any]:
-    """Stop the trial that advances the iterator; Dynamo treats it like any other generator."""
+    """Stop the trial that advances this generator, which Dynamo treats like any other generator."""
     if is_listening():
         notify_listeners("state", _ADVANCES_ITERATOR, sys._getframe(1))  # noqa: SLF001 - there is no public function
     yield from ()
 
 
-#: The types of built-in iterators over other iterators, each with a function that returns one over a given iterator.
-#: Their stand-ins have the same type, because Dynamo's breaks depend on it.
+#: The types of built-in iterators over other iterators, each with a function that makes one from a given iterator. The
+#: stand-ins have the same types, because Dynamo's breaks depend on the type.
 _BUILT_IN_ITERATORS: dict[type, Callable[[Iterator[Any]], Iterator[Any]]] = {
     types.GeneratorType: lambda iterator: iterator,
     map: lambda iterator: map(_unchanged, iterator),
@@ -261,14 +261,14 @@ def _unchanged(value: Any) -> Any:
 
 
 def _is_guarded_iterator(value: Any) -> bool:
-    """Return whether an iterator is a stand-in of :func:`stand_in_of_iterator`."""
+    """Return whether an iterator is a stand-in that :func:`stand_in_of_iterator` made."""
     if type(value) is types.GeneratorType:
         return value.gi_code is _guarded_iterator.__code__
     return type(value) in _BUILT_IN_ITERATORS and any(map(_is_guarded_iterator, gc.get_referents(value)))
 
 
 def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
-    """Return the kind and the description of the effect of using an object; ``None`` if that is not an effect."""
+    """Return the kind and description of the effect of using an object; ``None`` if its use is not an effect."""
     for kinds, kind, description in _HANDLES:
         if is_instance(value, kinds):
             return kind, _describe(description, value)
@@ -305,9 +305,9 @@ def _describe(description: str, value: Any) -> str:
 
 
 class StandIn:
-    """An object that stops the trial that uses it; outside of trials it does nothing."""
+    """An object that stops a trial that uses it, and does nothing outside of trials."""
 
-    __module__ = "builtins"  # so that it is treated as a built-in object
+    __module__ = "builtins"  # so that searches treat it as a built-in object
 
     _graphbreak_effect: tuple[EffectKind, str]
 
@@ -362,12 +362,12 @@ def _make_special_method(name: str) -> Callable[..., Any]:
     return disable_dynamo(use)
 
 
-#: The originals of stand-ins and of :class:`StandardStream`, kept where searches for objects do not find them.
+#: The originals of stand-ins and standard streams, stored where searches for objects do not find them.
 _originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def trace_originals() -> AbstractContextManager[None]:
-    """Make Dynamo trace originals in place of their stand-ins on this thread, while the context is open."""
+    """Make Dynamo trace originals in place of their stand-ins on this thread while the context is open."""
     kinds = (StandIn, StandardStream, types.GeneratorType)
     return traced_as(lambda value: _originals.get(value, value) if type(value) in kinds else value)
 
@@ -399,7 +399,7 @@ def _stand_in_for(value: Any, kind: EffectKind, description: str) -> StandIn:
 
 
 class StandardStream:
-    """Writes to the current ``sys.stdout`` or ``sys.stderr``, which in a trial captures the output."""
+    """Writes to the current ``sys.stdout`` or ``sys.stderr``, which captures the output of a trial."""
 
     __module__ = "builtins"  # as above
 
@@ -441,7 +441,7 @@ def refuse_input() -> Iterator[None]:
         yield
 
 
-#: The streams that trials replace, with their names.
+#: The streams that trials have replaced or will replace, with their names.
 _streams: list[tuple[str, Any]] = []
 
 
@@ -479,7 +479,7 @@ def _reopen(file: Any) -> Any:
             reopened_file = io.BufferedReader(reopened_file)
         if is_instance(file, io.TextIOWrapper):
             reopened_file = io.TextIOWrapper(reopened_file, file.encoding, file.errors)
-        # Python would warn about an unclosed file.
+        # Close the descriptor explicitly, because Python would warn about an unclosed file.
         finalize(reopened_file, "closing a copy of a file", _original_close, descriptor)
         reopened_file.seek(position)
     except (OSError, ValueError):  # the file is being iterated over, or was deleted
@@ -488,7 +488,7 @@ def _reopen(file: Any) -> Any:
 
 
 def _copy_csv_writer(writer: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return a CSV writer for a copy of the given writer's target; a stand-in if the target is not found."""
+    """Return a CSV writer for a copy of a writer's target, or a stand-in if the target is not found."""
     for method in gc.get_referents(writer):
         target = getattr(method, "__self__", None)
         if target is not None and not is_instance(target, type | types.ModuleType):

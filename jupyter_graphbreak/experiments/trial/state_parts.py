@@ -1,4 +1,4 @@
-"""The parts of the process's state that trials restore: how each is read, restored and compared."""
+"""The parts of the process's state that trials restore: how to read, restore and compare each of them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class StatePart(NamedTuple):
     Parameters
     ----------
     description : str
-        The change to the part, worded as the rest of a sentence.
+        The effect of changing the part, worded as the rest of a sentence.
     read, write : callable
         Return the value, and restore it.
     names : collection of str
         The names that code must call or assign to change the part.
     owners : collection of str
-        The names that may own ``names``: the code must contain one of them; empty if ``names`` are unambiguous.
+        The names of possible owners of ``names``, one of which the code must contain; empty if ``names`` suffice.
     is_assigned : bool
-        Whether only an assignment changes the part, so that code that only reads it is not the cause.
+        Whether only assignments change the part: code that only reads it is then not the cause.
     """
 
     description: str
@@ -48,7 +48,7 @@ class StatePart(NamedTuple):
 
 
 class StateChange(NamedTuple):
-    """A change of the state, with the names by which to find the code that makes it."""
+    """A change to the state, with the names by which to find the code that makes the change."""
 
     description: str
     names: frozenset[str]
@@ -57,7 +57,7 @@ class StateChange(NamedTuple):
 
 
 class Attributes(dict[Any, "Identities"]):
-    """The attributes of objects, by object; objects that were not known before do not count as a change."""
+    """The attributes of objects, by object. Objects that did not exist before do not count as a change."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):
@@ -74,7 +74,7 @@ class HandlerAttributes(Attributes):
     """The attributes of handlers. Code that sets one has an effect: it redirects or changes log output."""
 
     def changed_names(self, other: HandlerAttributes) -> set[str]:
-        """Return the names of the attributes that differ; code may set a private one by its public name."""
+        """Return the names of the attributes that differ; code may set a private attribute through its public name."""
         names: set[str] = set()
         for item, state in self.items():
             before, after = state.as_dict(), other.get(item, state).as_dict()
@@ -88,7 +88,7 @@ def attributes_of(items: Iterable[Any]) -> Attributes:
 
 
 def _further_attributes(item: Any, ignored_names: frozenset[str]) -> Identities:
-    """Return the attributes of an object that are not ignored: names alternate with values; most loggers have none."""
+    """Return the names and values, in turn, of an object's attributes that are not ignored; most loggers have none."""
     if vars(item).keys() <= ignored_names:
         return _NO_OBJECTS
     return Identities(part for name, value in vars(item).items() if name not in ignored_names for part in (name, value))
@@ -109,7 +109,7 @@ def _ignored_attributes(item: Any) -> frozenset[str]:
 _IGNORED_LOGGER_ATTRIBUTES = frozenset(
     {"name", "level", "parent", "propagate", "handlers", "filters", "disabled", "manager", "_cache", "root"}
 )
-#: The attributes of handlers that other parts restore, or that a handler itself changes when it receives a record.
+#: The attributes of handlers that other parts restore, or that a handler changes when it receives a record.
 _IGNORED_HANDLER_ATTRIBUTES = frozenset({
     "level", "formatter", "filters", "lock", "_closed", "buffer", "rolloverAt", "dev", "ino", "sock", "socket",
     "retryTime", "retryPeriod",
@@ -118,7 +118,7 @@ _IGNORED_FILE_HANDLER_ATTRIBUTES = _IGNORED_HANDLER_ATTRIBUTES | {"stream"}
 
 
 def restore_attributes(attributes_before: Attributes) -> None:
-    """Restore the attributes that :func:`attributes_of` returned."""
+    """Restore attributes that :func:`attributes_of` returned."""
     for item, state in attributes_before.items():
         saved_attributes = state.as_dict()
         ignored_names = _ignored_attributes(item)
@@ -128,12 +128,12 @@ def restore_attributes(attributes_before: Attributes) -> None:
 
 
 def identity_reader(read: Callable[[], Any]) -> Callable[[], Identities]:
-    """Return a function that reads a value to be compared by identity."""
+    """Return a function that reads a value and returns it for comparison by identity."""
     return lambda: Identities([read()])
 
 
 def identity_writer(write: Callable[[Any], Any]) -> Callable[[Identities], Any]:
-    """Return a function that restores a value that was read to be compared by identity."""
+    """Return a function that restores a value that a function of :func:`identity_reader` has read."""
     return lambda saved_value: write(saved_value.items[0])
 
 
@@ -159,12 +159,12 @@ class Identities:
 _NO_OBJECTS = Identities(())
 
 
-#: The names with which code changes loggers.
+#: The names that code uses to change loggers.
 _LOGGING_NAMES = frozenset({
     "addHandler", "removeHandler", "setLevel", "addFilter", "removeFilter", "basicConfig", "dictConfig", "handlers",
     "filters", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter", "level",
 })  # fmt: skip
-#: The names with which code changes PyTorch's loggers.
+#: The names that code uses to change PyTorch's loggers.
 _PYTORCH_LOGGING_NAMES = frozenset(
     {"setLevel", "set_logs", "disabled", "propagate", "level", "handlers", "addHandler", "removeHandler"}
 )
@@ -197,7 +197,7 @@ def _logger_attributes() -> Attributes:
 
 
 class _LoggersByOrigin:
-    """The loggers of the process. They are grouped only when there are new ones: trials read them hundreds of times."""
+    """The loggers of the process, grouped again only after a change, because trials read them hundreds of times."""
 
     def __init__(self) -> None:
         self._known_loggers: list[Any] = []
@@ -236,7 +236,7 @@ _LOGGERS = _LoggersByOrigin()
 
 
 class _LoggerSettings:
-    """The settings of loggers. A logger that was not known before does not count as a change."""
+    """The settings of loggers. A logger that did not exist before does not count as a change."""
 
     def __init__(self, loggers: list[logging.Logger]) -> None:
         self.loggers = loggers
@@ -271,7 +271,7 @@ def _handler_attributes() -> HandlerAttributes:
 
 
 class _NamedLoggers(dict[str, Any]):
-    """The loggers by name, and the placeholders that stand for parents that no code has requested yet."""
+    """The loggers by name, and the placeholders for parents that no code has requested yet."""
 
     def __init__(self, loggers_by_name: dict[str, Any]) -> None:
         super().__init__(loggers_by_name)
@@ -281,7 +281,7 @@ class _NamedLoggers(dict[str, Any]):
 
 
 def _restore_named_loggers(loggers_before: _NamedLoggers) -> None:
-    """Remove the loggers that user code has created; those of modules, which refer to them, are kept."""
+    """Remove the loggers that user code has created, except those of modules, which refer to their loggers."""
     by_name = logging.root.manager.loggerDict
     parents_of_removed: dict[Any, Any] = {}
     for name, log in by_name.copy().items():
@@ -340,14 +340,14 @@ class _LoggerStates(dict[Any, tuple[Any, ...]]):
 
 
 def _is_library_logger(name: str) -> bool:
-    """Return whether a logger's name is that of a module of a library."""
+    """Return whether a logger is named after a module of a library."""
     module = sys.modules.get(name.partition(".")[0])
     return module is not None and is_library(getattr(module, "__file__", None) or "")
 
 
 def _restore_loggers(states_before: dict[Any, tuple[Any, ...]]) -> None:
     for log, state in _logger_states().items():
-        if log not in states_before and _is_library_logger(log.name):  # set up when a trial imported the library
+        if log not in states_before and _is_library_logger(log.name):  # it was set up when a trial imported the library
             continue
         saved_state = states_before.get(log, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
         if state != saved_state:

@@ -1,4 +1,4 @@
-"""A copied function with copies of everything it may change, so that every run starts from the same state."""
+"""A copied function with copies of everything that it may change: every run starts from the same state."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch
 from jupyter_graphbreak.experiments.trial.copies import clone, identity_memo, memory_key
 from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier, name_of
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+from jupyter_graphbreak.experiments.trial.named_objects import named_objects
 from jupyter_graphbreak.experiments.trial.object_kinds import LOCKS, is_atom, is_data
-from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.process_state import release_leftover_locks
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_to_restore, value_to_save
@@ -40,7 +40,7 @@ def _has_weak_reference(function: types.FunctionType) -> bool:
 
 
 def _with_copied_closure(function: types.FunctionType, memo: dict[Any, Any]) -> types.FunctionType:
-    """Return a copy of a function that refers weakly to an object; any other function is returned unchanged."""
+    """Return a copy of a function that has a weak reference in its closure; return any other function unchanged."""
     if not _has_weak_reference(function):
         return function
     cells = tuple(types.CellType(clone(cell.cell_contents, memo)) for cell in function.__closure__ or ())
@@ -51,21 +51,21 @@ def _with_copied_closure(function: types.FunctionType, memo: dict[Any, Any]) -> 
 
 
 class Subject:
-    """A callable that leaves no trace when it runs: the functions, closures, globals and modules behind it are copies.
+    """A callable that leaves no trace when it runs, because the functions, closures, globals and modules are copies.
 
-    The copied code objects are new, so Dynamo has compiled none of them. Most methods of classes are not copied; the
-    globals they read are swapped for copies while a program runs, see :meth:`activate`.
+    The copied code objects are new, so Dynamo has compiled none of them. Most methods of classes are not copied. The
+    globals that they read are swapped for copies while a program runs; see :meth:`activate`.
 
     Parameters
     ----------
     fn : callable
         A function, a method, a module or another callable object.
     arguments : Arguments, optional
-        The arguments of the calls. They are copied with the rest, so shared objects and shared memory stay shared.
+        The arguments of the calls, copied together with the function: shared objects and shared memory stay shared.
     memory_provider : MemoryProvider, optional
-        Provides the memory for copies of large tensors, for a subject that is kept and never runs.
+        Provides the memory for copies of large tensors, for a subject that never runs.
     name_snapshot : NameSnapshot, optional
-        The values that names referred to when the copied function was called; by default, those of the entry that runs.
+        The values that names had when the copied function was called; by default, those of the current entry.
 
     Attributes
     ----------
@@ -73,17 +73,17 @@ class Subject:
         The copy.
     arguments : Arguments or None
         The copies of the arguments, to pass to runs.
-    initial : dict
+    initial_state : dict
         A copy of the initial state, by name.
     modes : CallModes
         The modes of the calls.
     memory : Memory
         Large memory shared with other subjects.
     uncopied_descriptions : list of str
-        Objects that could not be copied, with name, type and reason. Runs use the originals, which :meth:`restore`
-        restores.
+        The objects that could not be copied, with name, type and reason. Runs use the originals, which are restored
+        afterwards.
     changeable_parts : list of LibraryPart
-        The parts of packages that the code may change, judging by the names in the code.
+        The parts of packages that the code may change, judging by the names that it contains.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Subject:
         self._copier = copier = FunctionCopier(
             name_snapshot.scopes, self.memory if memory_provider is None else memory_provider
         )
-        self._places = copier.places
+        self._bindings = copier.bindings
         self.uncopied_descriptions = copier.uncopied_descriptions
         self.call: Any = copier.copy(fn, name_of(fn))
         self.owner: Any = None
@@ -124,10 +124,10 @@ class Subject:
         self.changeable_parts = self._uncopied_code.changeable_parts
         if memory_provider is not None:
             return
-        self._values = [(place, value_to_save(place.read())) for place in self._places]
+        self._values = [(binding, value_to_save(binding.read())) for binding in self._bindings]
         self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCKS and id(copy) != key]
         self._saved_state = SavedState((value for _, value in self.roots()), self.memory.restores)
-        self.initial = self.state()
+        self.initial_state = self.state()
 
     def roots(self) -> Iterator[tuple[str, Any]]:
         """Yield the objects that a call may change, by name; the name of the module or instance itself is empty."""
@@ -135,11 +135,11 @@ class Subject:
             yield "", self.owner
         variables: set[VariableKey] = set()
         values_by_name: dict[str, list[Any]] = {}
-        for place in self._places:
-            value, earlier_values = place.read(), values_by_name.setdefault(place.name, [])
+        for binding in self._bindings:
+            value, earlier_values = binding.read(), values_by_name.setdefault(binding.name, [])
             is_new = (
-                place.key not in variables
-                if place.key is not None
+                binding.key not in variables
+                if binding.key is not None
                 else all(value is not earlier_value for earlier_value in earlier_values)
             )
             if (
@@ -149,15 +149,15 @@ class Subject:
             ):
                 continue
             earlier_values.append(value)
-            if place.key is not None:
-                variables.add(place.key)
-            yield (place.name if len(earlier_values) == 1 else f"{place.name} ({len(earlier_values)})"), value
+            if binding.key is not None:
+                variables.add(binding.key)
+            yield (binding.name if len(earlier_values) == 1 else f"{binding.name} ({len(earlier_values)})"), value
 
     def name_snapshot(self) -> NameSnapshot:
         """Return the copies to which names refer while this subject runs, for code that is not copied."""
-        swapped_bindings = [place for place in self._places if isinstance(place, SwappedBinding)]
-        values = {place.key: place.read() for place in swapped_bindings if place.key is not None}
-        return NameSnapshot(values, dict(self._copier.origins), tuple(place.holder for place in swapped_bindings))
+        swapped_bindings = [binding for binding in self._bindings if isinstance(binding, SwappedBinding)]
+        values = {binding.key: binding.read() for binding in swapped_bindings if binding.key is not None}
+        return NameSnapshot(values, dict(self._copier.origins), tuple(binding.holder for binding in swapped_bindings))
 
     def functions(self) -> list[types.FunctionType]:
         """Return the copies of functions."""
@@ -174,23 +174,23 @@ class Subject:
         return {name or "self": self.snapshot(value, memo) for name, value in self.roots()}
 
     def snapshot(self, value: Any, memo: dict[Any, Any]) -> Any:
-        """Return a copy for comparison only: digests replace large tensors."""
+        """Return a copy for comparison only, in which digests replace large tensors."""
         return clone(value, memo, digests=self.memory.digests)
 
     def unchanged_memo(self) -> dict[Any, Any]:
-        """Return a memo with which ``copies.clone`` skips memory that no run has changed."""
+        """Return a memo that makes ``copies.clone`` share memory that no run has changed."""
         return self.memory.unchanged_memo()
 
     def copy_arguments(self, arguments: Arguments) -> Arguments:
-        """Return copies of arguments for a run; functions, and objects of the state, are this subject's copies.
+        """Return copies of arguments for a run; functions and objects of the state become this subject's copies.
 
-        A function that refers weakly to an object belongs to that object, such as the ``step`` of an optimizer with a
-        scheduler, and is copied with it.
+        A function with a weak reference to an object, such as the ``step`` of an optimizer with a scheduler, belongs to
+        that object and is copied with it.
         """
         return self._copies(arguments, self.memory.memo(self._detached_keys))
 
     def copy_arguments_for_comparison(self, arguments: Arguments) -> Arguments:
-        """Return copies of arguments for comparison only: memory that no run has changed is not copied."""
+        """Return copies of arguments for comparison only, which share memory that no run has changed."""
         return self._copies(arguments, self.unchanged_memo())
 
     def _copies(self, arguments: Arguments, memory_memo: dict[Any, Any]) -> Arguments:
@@ -205,7 +205,7 @@ class Subject:
         return arguments.copy(copies, lambda function: _with_copied_closure(function, copies))
 
     def save_arguments(self, arguments: Arguments) -> SavedState:
-        """Save the content of the arguments of a run, to restore it in place, except that of the state.
+        """Save the content of a run's arguments, except the state, to restore it in place.
 
         :meth:`restore_memory_of_arguments` restores large memory.
         """
@@ -217,7 +217,7 @@ class Subject:
         )
 
     def restore_memory_of_arguments(self) -> bool:
-        """Undo the changes of large memory that is not part of the state; return whether there were any."""
+        """Undo changes to large memory that is not part of the state; return whether there were any."""
         state_keys = self._state_keys()
         return self.memory.restore({key for key in self.memory.memo() if key not in state_keys})
 
@@ -225,7 +225,7 @@ class Subject:
         return set(map(memory_key, self._saved_state.storages()))
 
     def replace_with_copies(self, arguments: Arguments) -> Arguments:
-        """Return arguments in which values are replaced with this subject's copies of them."""
+        """Return arguments in which this subject's copies replace the values that it has copied."""
         if self._original_arguments is None or self.arguments is None:
             return arguments
         pairs = zip(self._original_arguments.values(), self.arguments.values(), strict=True)
@@ -233,7 +233,7 @@ class Subject:
         return arguments.map_values(lambda value: copies_by_id.get(id(value), value))
 
     def detach_changed_memory(self) -> None:
-        """Move memory that a run has changed out of the shared memory, so that other subjects do not see the change.
+        """Move changed memory out of the shared memory, so that other subjects do not see the change.
 
         Call this after a run, before a different subject runs.
         """
@@ -243,43 +243,44 @@ class Subject:
         self.memory.restore()
 
     def restore(self) -> None:
-        """Undo the changes of runs, and give the memory that they have freed back to the system."""
+        """Undo the changes that runs have made, and return the memory that they have freed to the system."""
         self.undo_changes()
         self.memory.return_free_memory()
 
     def undo_changes(self) -> None:
-        """Restore the initial state; the objects stay the same, because captured programs refer to them."""
+        """Restore the initial state in place, because captured programs refer to the objects."""
         self._copier.clear_caches()
-        for place, value in self._values:
-            place.write(value_to_restore(value))
+        for binding, value in self._values:
+            binding.write(value_to_restore(value))
         self.memory.restore()
         self._saved_state.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
-        """Make :meth:`restore` keep the functions that variables refer to now, because a change has defined them."""
+        """Make :meth:`restore` keep the current functions of variables, because a change has defined them."""
         self._values = [
-            (place, value_to_save(place.read()) if place.name in names else value) for place, value in self._values
+            (binding, value_to_save(binding.read()) if binding.name in names else value)
+            for binding, value in self._values
         ]
 
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
-        """Return the numbers, flags, strings and tensors that the code reads besides its arguments, with their setters.
+        """Return the numbers, flags, strings and tensors that the code reads besides its arguments, with setters.
 
-        The variables are globals, closure variables, instance attributes and dict items, by their places.
+        The variables are globals, closure variables, instance attributes and dict items, by name.
         """
         result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
-        for place in self._places:
-            if _is_variable(place.read()):
+        for binding in self._bindings:
+            if _is_variable(binding.read()):
                 setters = [
-                    other_place.write
-                    for other_place in self._places
-                    if other_place is place or (other_place.key == place.key is not None)
+                    other_binding.write
+                    for other_binding in self._bindings
+                    if other_binding is binding or (other_binding.key == binding.key is not None)
                 ]
-                result.setdefault(place.name, (place.read(), functools.partial(_write_all, setters)))
+                result.setdefault(binding.name, (binding.read(), functools.partial(_write_all, setters)))
         for name, root in self.roots():
             parts = root.named_modules() if is_instance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
                 if is_instance(part, torch.nn.RNNBase):
-                    continue  # the kernels of an RNN trust its attributes: a wrong number of layers ends the process
+                    continue  # RNN kernels do not check its attributes: a wrong number of layers ends the process
                 namespace = (
                     part if type(part) is dict else (attribute_of(part, "__dict__") or {}) if is_data(part) else {}
                 )
@@ -289,35 +290,35 @@ class Subject:
                         result.setdefault(dotted_name, (value, functools.partial(namespace.__setitem__, key)))
         return result
 
-    def assign(self, values: Mapping[str, Any]) -> None:
-        """Set the variables at some places to copies of values; :meth:`restore` undoes this."""
+    def set_variables(self, values: Mapping[str, Any]) -> None:
+        """Set variables, given by name, to copies of values; :meth:`restore` undoes this."""
         variables = self.variables() if values else {}
-        for place, value in values.items():
-            if place in variables:
-                variables[place][1](clone(value))
+        for name, value in values.items():
+            if name in variables:
+                variables[name][1](clone(value))
 
     def state_memo(self) -> dict[Any, Any]:
-        """Return a memo with which ``copies.clone`` keeps every object of the state."""
+        """Return a memo that makes ``copies.clone`` share every object of the state."""
         seen: set[int] = set()
         return identity_memo(item for name, root in self.roots() for _, item in named_objects(root, name, seen))
 
     @contextlib.contextmanager
     def activate(self) -> Iterator[None]:
-        """Apply the modes of the entry's call, and swap the copies in, while the context is open.
+        """Apply the modes of the entry's call and swap the copies in while the context is open.
 
         Code that is not copied, such as methods, then reads the copies; see :meth:`UncopiedCode.swap_copies_in`.
 
         Raises
         ------
         TrialStoppedError
-            If the code leaves a lock locked, or waits for a lock that only it could release.
+            If the code leaves a lock locked, or waits for a lock that only the code itself could release.
         """
         with self._uncopied_code.swap_copies_in(), self.modes.apply(), release_leftover_locks(self._locks, self.call):
             yield
 
 
 def _import_modules(fn: Callable[..., Any]) -> None:
-    """Import the user's modules that a function imports, so that their state is copied and restored."""
+    """Import the user modules that a function will import, so that their state is copied and restored."""
     for name in unloaded_modules(user_codes(fn)):
         with contextlib.suppress(Exception), prevent_effects():  # the function's own import fails, or is stopped, again
             importlib.import_module(name)

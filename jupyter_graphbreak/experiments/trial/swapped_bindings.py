@@ -1,4 +1,4 @@
-"""Names that code reads or writes, with the values they have while a program runs."""
+"""Bindings: names that code reads or writes, with the values that they have while a program runs."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ class Binding:
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], None]
-    #: The variable; ``None`` for an object that stays in its place.
+    #: The variable; ``None`` for an object that is never replaced.
     key: VariableKey | None = None
-    #: The namespace, cell or owner whose id the key contains, unless it is a copy.
+    #: The namespace, cell or owner whose id the key contains; ``None`` if it is a copy.
     holder: Any = None
 
 
 class SwappedBinding:
-    """A name read by code that is not copied, such as a method: it refers to the copy only while a program runs."""
+    """A name in code that is not copied, such as a method: it refers to the copy only while a program runs."""
 
-    def __init__(self, place: Binding, program_value: Any, *, is_function: bool = False) -> None:
+    def __init__(self, binding: Binding, program_value: Any, *, is_function: bool = False) -> None:
         self._is_function = is_function
-        self.name = place.name
-        self.key, self.holder = place.key, place.holder
-        self._place = place
+        self.name = binding.name
+        self.key, self.holder = binding.key, binding.holder
+        self._binding = binding
         self._inactive_value = program_value
-        self._is_original = program_value is place.read()
+        self._is_original = program_value is binding.read()
         self._is_swapped_in = False
 
     def read(self) -> Any:
         """Return the value that the program sees."""
-        return self._place.read() if self._is_swapped_in else self._inactive_value
+        return self._binding.read() if self._is_swapped_in else self._inactive_value
 
     def write(self, value: Any) -> None:
         """Replace the value that the program sees."""
         if not self._is_swapped_in:
             self._inactive_value = value
-        elif value is not self._place.read():
-            self._place.write(value)
+        elif value is not self._binding.read():
+            self._binding.write(value)
 
     @property
     def may_be_seen_by_threads(self) -> bool:
-        """Whether other threads may see the value while it is swapped in: it is code or the original value."""
+        """Whether other threads may see the value while it is swapped in, because it is code or the original value."""
         return self._is_original or (is_code(self._inactive_value) and not self._is_function)
 
     def exchange(self) -> None:
         """Swap the program's value in, or out again."""
-        current_value = self._place.read()
+        current_value = self._binding.read()
         if current_value is not self._inactive_value:
-            self._place.write(self._inactive_value)
+            self._binding.write(self._inactive_value)
         self._is_swapped_in, self._inactive_value = not self._is_swapped_in, current_value
 
 
@@ -80,16 +80,16 @@ def function_bindings(function: types.FunctionType) -> Iterator[Binding]:
 
 
 def fixed_binding(name: str, value: Any) -> Binding:
-    """Return the place of an object that a call may change and that stays where it is."""
+    """Return the binding of an object that a call may change but not replace."""
     return Binding(name, lambda: value, _ignore)
 
 
 def _ignore(_: Any) -> None:
-    """Write nothing, since the object stays in its place."""
+    """Write nothing, because the object is never replaced."""
 
 
 def cell_binding(name: str, cell: types.CellType, original: types.CellType | None = None) -> Binding:
-    """Return the place of a closure variable; its key is that of the original variable."""
+    """Return the binding of a closure variable; its key is that of the original variable."""
 
     def write(value: Any) -> None:
         if value is not MISSING:
@@ -99,7 +99,7 @@ def cell_binding(name: str, cell: types.CellType, original: types.CellType | Non
 
 
 def item_binding(name: str, scope: dict[str, Any], key: str) -> Binding:
-    """Return the place of an item of a namespace, such as a global or an attribute."""
+    """Return the binding of an item of a namespace, such as a global or an attribute."""
 
     def write(value: Any) -> None:
         if value is MISSING:
@@ -111,13 +111,13 @@ def item_binding(name: str, scope: dict[str, Any], key: str) -> Binding:
 
 
 def part_binding(name: str, function: types.FunctionType, part: str) -> Binding:
-    """Return the place of a part of a function that always exists, such as its defaults."""
+    """Return the binding of a part of a function that always exists, such as its defaults."""
     read, write = functools.partial(getattr, function, part), functools.partial(setattr, function, part)
     return Binding(name, read, write, (id(function), part), function)
 
 
 def attributes_binding(name: str, item: Any) -> Binding:
-    """Return the place of all attributes of an object."""
+    """Return the binding of all attributes of an object."""
 
     def write(attributes: Any) -> None:
         vars(item).clear()
@@ -127,7 +127,7 @@ def attributes_binding(name: str, item: Any) -> Binding:
 
 
 def attribute_binding(owner: type | types.ModuleType, name: str) -> Binding:
-    """Return the place of an attribute of a class or module."""
+    """Return the binding of an attribute of a class or module."""
 
     def write(value: Any) -> None:
         if value is not MISSING:

@@ -1,4 +1,4 @@
-"""Change the tensors among the arguments of a call: their numbers or their sizes."""
+"""Change the elements or the sizes of the tensors among the arguments of a call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: A change of one tensor.
 Change = Callable[[torch.Tensor], torch.Tensor]
-#: Integer tensors are not filled with numbers of this size or larger.
+#: Integer tensors are not filled with numbers whose absolute value is this large or larger.
 _HUGE = 1e9
 
 
@@ -28,7 +28,7 @@ def identity(value: torch.Tensor) -> torch.Tensor:
 
 
 def unless(condition: Callable[[torch.Tensor], bool], change: Change, otherwise: Change = identity) -> Change:
-    """Return a change that applies ``otherwise`` to tensors for which a condition is true, and ``change`` to others."""
+    """Return a change that applies ``otherwise`` to tensors that meet a condition, and ``change`` to all others."""
     return lambda tensor: otherwise(tensor) if condition(tensor) else change(tensor)
 
 
@@ -56,26 +56,26 @@ def randomize_within_range(value: torch.Tensor) -> torch.Tensor:
 
 
 def multiply_by_ten(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor times ten; flags are unchanged."""
+    """Return a tensor times ten; tensors of flags are returned unchanged."""
     return value if value.dtype == torch.bool else value * 10
 
 
 def negate(value: torch.Tensor) -> torch.Tensor:
-    """Return the negative of a tensor; flags and numbers of the dtype uint8 become their bitwise complement."""
+    """Return the negative of a tensor, or the bitwise complement if the dtype is bool or uint8."""
     return ~value if value.dtype in {torch.bool, torch.uint8} else -value
 
 
 def randomize(value: torch.Tensor, seed: int = 1) -> torch.Tensor:
-    """Return a tensor of the same shape and dtype with normally distributed numbers, or with random flags."""
+    """Return a tensor of the same shape and dtype with normally distributed random numbers, or random flags."""
     generator = torch.Generator().manual_seed(seed)
     result = torch.randn(value.shape, generator=generator) * 3
     return (result > 0 if value.dtype == torch.bool else result.to(value.dtype)).to(value.device)
 
 
 def fill_with(value: torch.Tensor, number: float) -> torch.Tensor:
-    """Return a tensor filled with a number, which loses its fraction in an integer dtype; unchanged if out of range."""
+    """Return a tensor filled with a number, truncated for an integer dtype; unchanged if out of range."""
     if not (value.is_floating_point() or value.is_complex()) and not (math.isfinite(number) and abs(number) < _HUGE):
-        return value  # an integer has no such value
+        return value  # an integer cannot have this value
     try:
         return torch.full_like(value, number)
     except RuntimeError:  # the dtype cannot represent the number
@@ -92,7 +92,7 @@ def replace_first(value: torch.Tensor, number: float) -> torch.Tensor:
 
 
 def resize(value: torch.Tensor, size: int, new_size: int) -> torch.Tensor:
-    """Change each dimension of size ``size`` to ``new_size``, repeating the last row if necessary."""
+    """Return a tensor with each dimension of one size resized, repeating the last row if necessary."""
     for dim, length in enumerate(value.shape):
         if length == size:
             index = torch.arange(new_size, device=value.device).clamp(max=size - 1)
@@ -113,13 +113,13 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def map_tensors(first: Arguments, change: Change) -> Arguments:
-    """Return arguments in which each dense tensor is changed."""
+    """Return arguments with a change applied to each dense tensor."""
     cache: dict[int, Any] = {}
     return first.map_values(lambda value: _map_tensors_in(value, change, cache))
 
 
 def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
-    """Return a value in which each dense tensor is changed, also in containers and dataclasses, but not in modules."""
+    """Return a value with each dense tensor changed, including those in containers and dataclasses, not modules."""
     if id(value) in cache:
         return cache[id(value)]
     result = value
@@ -130,7 +130,9 @@ def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
     elif is_instance(value, tuple) and hasattr(value, "_fields"):
         result = type(value)(*(_map_tensors_in(item, change, cache) for item in value))
     elif is_instance(value, MutableMapping):
-        with contextlib.suppress(Exception):  # a mapping that rejects other sizes, such as a tensordict, is kept
+        with contextlib.suppress(
+            Exception
+        ):  # a mapping that rejects other sizes, such as a tensordict, stays unchanged
             changed_copy = copy.copy(value)
             for key, item in value.items():
                 changed_copy[key] = _map_tensors_in(item, change, cache)
@@ -145,7 +147,7 @@ def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
 
 
 def apply_change(value: torch.Tensor, change: Change) -> torch.Tensor:
-    """Return the changed tensor, or the given one if the change raises; it requires gradients if the given one does."""
+    """Return the changed tensor, which requires gradients if the original does; the original if the change raises."""
     try:
         with torch.no_grad():
             result = change(value)

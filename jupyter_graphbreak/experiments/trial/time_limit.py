@@ -1,4 +1,4 @@
-"""A time limit for runs, checked before each call and each step of compiling, when a run can be stopped cleanly."""
+"""A time limit for runs, checked before each call and each step of a compilation, when a run can be stopped cleanly."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-#: Runs that cannot be stopped: a call of the function, and its backward pass.
+#: The kinds of runs that cannot be stopped: a call to the function, and its backward pass.
 RunKind = Literal["call", "backward"]
 
 
 @dataclass
 class _RunCosts:
-    """The seconds of the shortest run of each kind, and the number of steps of compilations so far."""
+    """The duration of the shortest run of each kind, and the number of compilation steps so far."""
 
     shortest_s: dict[RunKind, float] = field(default_factory=dict)
     compilation_steps: int = 0
@@ -28,7 +28,7 @@ class _RunCosts:
 
 @dataclass(frozen=True)
 class _TimeLimit:
-    """The end as a :func:`time.monotonic` time, and the costs of all runs of the entry under the outermost limit."""
+    """The end as a :func:`time.monotonic` time, and the costs of all runs under the outermost limit."""
 
     end: float = float("inf")
     run_costs: _RunCosts = field(default_factory=_RunCosts)
@@ -43,12 +43,12 @@ class TimeUpError(BaseException):
 
 @contextlib.contextmanager
 def limit_time(end: float) -> Iterator[None]:
-    """End runs at a time of :func:`time.monotonic` while the context is open; an earlier outer limit still applies.
+    """Stop runs at a :func:`time.monotonic` time while the context is open; an earlier outer limit still applies.
 
     Raises
     ------
     TimeUpError
-        Before a call, or a step of a compilation, that would start later.
+        Before a call or a compilation step that would start later.
     """
     outer_limit = _TIME_LIMIT.get()
     token = _TIME_LIMIT.set(
@@ -78,7 +78,7 @@ def _note_compilation_step() -> None:
 
 
 def require_time(kind: RunKind | None = None) -> None:
-    """Raise :class:`TimeUpError` if the time limit has passed, or less time is left than a run of a kind takes."""
+    """Raise :class:`TimeUpError` if the time limit has passed, or if too little time is left for a run of a kind."""
     limit = _TIME_LIMIT.get()
     if limit is not None and seconds_left() <= (limit.run_costs.shortest_s.get(kind, 0.0) if kind is not None else 0.0):
         raise TimeUpError
@@ -86,9 +86,9 @@ def require_time(kind: RunKind | None = None) -> None:
 
 @contextlib.contextmanager
 def measure_run(kind: RunKind) -> Iterator[None]:
-    """Start a run only if there is time for the shortest one of its kind so far, and remember how long it takes.
+    """Allow a run only if there is time for the shortest one of its kind so far, and measure how long it takes.
 
-    The time of a run that compiles something is not remembered.
+    The time of a run that compiles something does not count.
 
     Raises
     ------
@@ -97,18 +97,18 @@ def measure_run(kind: RunKind) -> Iterator[None]:
     """
     require_time(kind)
     limit = _TIME_LIMIT.get()
-    steps, begun = limit.run_costs.compilation_steps if limit is not None else 0, time.monotonic()
+    steps, start = limit.run_costs.compilation_steps if limit is not None else 0, time.monotonic()
     yield
     if limit is not None and limit.run_costs.compilation_steps == steps:
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - start
         limit.run_costs.shortest_s[kind] = min(seconds, limit.run_costs.shortest_s.get(kind, seconds))
 
 
 class TimeBudget:
     """A time limit for trying further inputs, counted from now.
 
-    The limit applies to the processor time of this thread, so that the number of inputs tried does not depend on other
-    programs. A longer limit of wall-clock time applies to functions that wait.
+    The limit applies to the processor time of this thread, so the number of inputs does not depend on other programs. A
+    longer limit of wall-clock time applies to functions that wait.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Replace functions whose effects raise no audit event, so that the listeners of :mod:`.side_effects` notice them."""
+"""Replace functions whose effects raise no audit event, so that the listeners of :mod:`.side_effects` learn of them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 
-#: Functions whose effects have no audit event, by module and name.
+#: Functions whose effects raise no audit event, by module and name.
 _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "os": {
         **dict.fromkeys(("write", "pwrite", "writev", "pwritev"), ("file", "writes to an open file")),
@@ -105,11 +105,11 @@ _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "safetensors": {"serialize_file": ("file", "writes a file")},
     "safetensors.torch": {"serialize_file": ("file", "writes a file")},
     "safetensors.numpy": {"serialize_file": ("file", "writes a file")},
-    # Python's own functions call the audit hook only after they have made a descriptor.
+    # These functions call the audit hook only after they have made a descriptor.
     "socket": dict.fromkeys(("socketpair", "fromfd"), ("network", "creates a socket")),
-    # If an effect stopped a thread from starting, Python would keep the thread in its list of threads.
+    # If a trial stopped a thread only inside `Thread.start`, Python would keep the thread in its list of threads.
     "threading": {"Thread.start": ("process", STARTS_THREAD), "Condition.wait": ("process", WAITS_FOR_THREAD)},
-    # Starting a process first makes pipes, which would stay open.
+    # Python makes pipes before it starts a process, and these would stay open.
     "multiprocessing.process": {"BaseProcess.start": ("process", "starts a process")},
     "getpass": {"getpass": ("process", WAITS_FOR_INPUT)},
     "_posixshmem": dict.fromkeys(("shm_open", "shm_unlink"), ("file", "opens memory that processes share")),
@@ -154,8 +154,8 @@ _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     ),
 }  # fmt: skip
 
-#: Functions of ``os`` that create file descriptors, and functions that use one. Only ``open`` has an audit event, which
-#: does not include the descriptor.
+#: Functions of ``os`` that create file descriptors, and functions that use one. Only ``open`` has an audit event,
+#: which does not contain the descriptor.
 _DESCRIPTOR_MAKERS = (
     *("open", "pipe", "pipe2", "dup", "memfd_create"),
     *("eventfd", "openpty", "posix_openpt", "pidfd_open", "timerfd_create"),
@@ -169,10 +169,10 @@ _SHELL_METHODS = (
 #: The attributes of IPython's shell that contain the notebook's names.
 _SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
 _FORGET_CACHED_ATTRIBUTES = ctypes.pythonapi.PyType_Modified
-#: Stands for the original of a method that a class inherits.
+#: Marks the original of a method that a class inherits.
 _INHERITED = object()
 #: Reentrant, because making replacements may import modules, and an import may install further ones.
-_installing = threading.RLock()
+_install_lock = threading.RLock()
 
 
 class Replacements:
@@ -187,14 +187,14 @@ class Replacements:
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
         """Install the replacements while the context is open; contexts of several threads share them."""
-        with _installing:
+        with _install_lock:
             self._open_contexts += 1
             if self._open_contexts == 1:
                 self._install_missing()
         try:
             yield
         finally:
-            with _installing:
+            with _install_lock:
                 self._open_contexts -= 1
                 if not self._open_contexts:
                     for owner, name, original, replacement in reversed(self._replaced_attributes):
@@ -207,8 +207,8 @@ class Replacements:
                     self._replaced_attributes.clear()
 
     def extend(self) -> None:
-        """Replace the functions of modules that were imported later, if any context is open."""
-        with _installing:
+        """Also replace the functions of modules that were imported meanwhile, if any context is open."""
+        with _install_lock:
             if self._open_contexts:
                 self._install_missing()
 
@@ -222,12 +222,12 @@ class Replacements:
                     self._replaced_attributes.append((owner, name, original, replacement))
 
     def replacement_of(self, function: Any) -> Callable[..., Any] | None:
-        """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
+        """Return the replacement for a function, for code that has imported it by name; ``None`` if there is none."""
         if is_instance(function, BuiltinMethodType) and (method := extension_files.wrap_writing_method(function)):
             return method
         if not is_instance(function, FunctionType | type) and not extension_files.is_compiled(function):
             return None
-        with _installing:
+        with _install_lock:
             if self._known_replacements[0] != len(sys.modules):  # there may be more functions now
                 replaced = self._replaced_attributes or [
                     (owner, name, getattr(owner, name, None), replacement) for owner, name, replacement in self._make()
@@ -240,11 +240,11 @@ class Replacements:
 
 
 def _set_attribute(owner: Any, name: str, value: Any) -> bool:
-    """Set an attribute, even of an extension type, which Python refuses to change; return whether it was possible."""
+    """Set an attribute, even of an extension type that Python refuses to change; return whether this succeeded."""
     with contextlib.suppress(TypeError, AttributeError):
         setattr(owner, name, value)
         return True
-    content = gc.get_referents(vars(owner))  # the dict that the proxy shows
+    content = gc.get_referents(vars(owner))  # the dict behind the proxy
     if len(content) != 1 or type(content[0]) is not dict:
         return False
     content[0][name] = value
@@ -270,7 +270,7 @@ def _trial_replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for name in names:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
-    for name in ("putenv", "unsetenv"):  # `os.environ`, which is restored, also calls them
+    for name in ("putenv", "unsetenv"):  # `os.environ`, which trials restore, also calls them
         yield (
             os,
             name,
@@ -345,7 +345,7 @@ def _make_announcing_property(name: str, original: property | None) -> Any:
 
 
 def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
-    """Yield the functions with which code uses the notebook's shell, an event loop or a kernel's input."""
+    """Yield the functions that code calls to use the notebook's shell, an event loop or a kernel's input."""
     shell = _shell_class()
     for name in _SHELL_METHODS if shell is not None else ():
         yield shell, name, "state", USES_SHELL
@@ -357,9 +357,9 @@ def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
         yield builtins, "input", "process", WAITS_FOR_INPUT
 
 
-#: Replacements that also serve in real runs, which they do not affect.
+#: Replacements for trials and real runs, which do not affect real runs.
 COMMON_REPLACEMENTS = Replacements(_common_replacements)
-#: Replacements for trials only: most of them stop a trial before the original is called.
+#: Replacements for trials only, most of which stop a trial before they call the original.
 TRIAL_REPLACEMENTS = Replacements(_trial_replacements)
 
 
@@ -367,8 +367,8 @@ TRIAL_REPLACEMENTS = Replacements(_trial_replacements)
 def announce_sleep() -> Iterator[None]:
     """Announce long sleeps of this thread while the context is open, for code that runs eagerly.
 
-    Releases of Python after 3.12 have an audit event for it. Dynamo would give a different reason for the break at a
-    replacement.
+    Python 3.13 and later have an audit event for it. With a replacement in compiled code, Dynamo would give a different
+    reason for the break.
     """
     original = time.sleep
 
@@ -386,7 +386,7 @@ def _wrap_to_announce(original: Callable[..., Any], kind: EffectKind, descriptio
     return add_announcement(original, lambda _, __, frame: notify_listeners(kind, description, frame))
 
 
-#: The methods with which code uses a log handler directly. Trials capture the records of loggers before handlers do.
+#: The methods that code calls to use a log handler directly. Trials capture the records of loggers before handlers do.
 _HANDLER_METHODS = ("emit", "handle", "flush", "close", "doRollover")
 
 
@@ -400,7 +400,7 @@ def _handler_methods() -> Iterator[tuple[Any, str]]:
 
 @cache_replacements
 def _wrap_for_user_calls(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
-    """Return a function that announces the calls that user code makes, but not those that libraries make."""
+    """Return a function that announces the calls that user code makes, but not the calls that libraries make."""
 
     def announce(_: tuple[Any, ...], __: dict[str, Any], frame: FrameType) -> None:
         if is_called_by_user(frame):
@@ -438,10 +438,10 @@ def _wrap_descriptor_maker(original: Callable[..., Any]) -> Callable[..., Any]:
         result = original(*args, **kwargs)
         if is_in_trial():
             is_duplicate = original.__name__ == "dup" and args[:1] and not made_descriptors.is_usable(args[0])
-            # Descriptors that a library makes belong to the library's objects, which close them.
-            is_of_user = is_called_by_user(sys._getframe(1))  # noqa: SLF001 - there is no public function
+            # A library's descriptors belong to the library's objects, which close them.
+            is_for_user = is_called_by_user(sys._getframe(1))  # noqa: SLF001 - there is no public function
             for descriptor in result if isinstance(result, tuple) else (result,):
-                made_descriptors.note(descriptor, is_new=not is_duplicate, is_closed_later=is_of_user)
+                made_descriptors.note(descriptor, is_new=not is_duplicate, is_closed_later=is_for_user)
         return result
 
     return disable_dynamo(call_and_note)
@@ -455,12 +455,12 @@ def _wrap_descriptor_user(original: Callable[..., Any]) -> Callable[..., Any]:
     def use(*args: Any, **kwargs: Any) -> Any:
         descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - as above
         is_allowed = made_descriptors.was_made(descriptor) if closes else made_descriptors.is_usable(descriptor)
-        # A file that a library's finalizer closes does not belong to the code that runs then.
+        # The code that runs while a library's finalizer closes a file has nothing to do with the file.
         if not is_allowed and (not closes or is_called_by_user(frame)):
             notify_listeners("file", "uses the open file", frame)
         result = original(*args, **kwargs)
         if closes and is_in_trial():
-            made_descriptors.note_closed(descriptor)
+            made_descriptors.forget(descriptor)
         return result
 
     return disable_dynamo(use)
@@ -477,7 +477,7 @@ def _wrap_file_writer(original: Callable[..., Any], description: str) -> Callabl
 
 
 def _load_if_replaceable(name: str) -> None:
-    """If a module has functions to replace, import it and replace them before user code can import them."""
+    """Import a module that has functions to replace, and replace them before user code can import them."""
     if (name in _FUNCTIONS_WITHOUT_EVENT or name in extension_files.MODULES) and name not in sys.modules:
         importlib.import_module(name)
         TRIAL_REPLACEMENTS.extend()

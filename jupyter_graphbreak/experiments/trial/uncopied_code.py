@@ -1,4 +1,4 @@
-"""Give code that is not copied, such as methods, copies of the state it uses while a program runs."""
+"""Give code that is not copied, such as methods, copies of the state that it uses while a program runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from jupyter_graphbreak.experiments.trial.saved_state import SavedState
 from jupyter_graphbreak.experiments.trial.shared_names import (
     functions_in,
     global_names,
-    named_loggers,
+    mentioned_loggers,
     used_modules,
     with_functions,
 )
@@ -60,7 +60,7 @@ _ASSIGNING_INSTRUCTIONS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 #: Names in modules and classes that trials leave unchanged.
 _UNCHANGED_IN_MODULES = re.compile("__")
 _UNCHANGED_IN_CLASSES = re.compile("__annotations|__annotate|__abstractmethods__$|_abc_impl$|__dict__$|__weakref__$")
-#: Attributes with which ``ctypes`` describes classes, and which cannot be set again.
+#: Attributes that describe classes of ``ctypes`` and that cannot be set again.
 _CTYPES_LAYOUT = frozenset({"_fields_", "_anonymous_", "_pack_", "_align_", "_layout_", "_length_", "_type_"})
 #: The lists among the attributes of loggers and handlers, which :mod:`.state_parts` restores.
 _LOGGING_LISTS = frozenset({"handlers", "filters", "buffer"})
@@ -71,30 +71,30 @@ class ThreadSeesCopyError(Exception):
 
 
 class UncopiedCode:
-    """The code that copied functions use and that is not copied itself, with copies of the state that it uses.
+    """The code that copied functions use but that is not copied, with copies of the state that this code uses.
 
     Parameters
     ----------
     copier : FunctionCopier
-        The copier of the functions. The places whose values are swapped are added to its places.
+        The copier of the functions. The bindings whose values are swapped are added to its bindings.
     kept_values : mapping
-        The values that variables referred to when the copied function was called.
+        The values that variables had when the copied function was called.
     roots : list
-        The copied objects from which the code is reached.
+        The copied objects from which to search for the code.
     arguments : iterable
         The copied arguments.
 
     Attributes
     ----------
     changeable_parts : list of LibraryPart
-        The parts of packages that the code may change, judging by the names in the code.
+        The parts of packages that the code may change, judging by the names that it contains.
     """
 
     def __init__(
         self, copier: FunctionCopier, kept_values: Mapping[VariableKey, Any], roots: list[Any], arguments: Iterable[Any]
     ) -> None:
         self._copier = copier
-        self._places = copier.places
+        self._bindings = copier.bindings
         self._kept_values = kept_values
         self.changeable_parts: list[LibraryPart] = []
         self._copied_methods: set[types.FunctionType] = set()
@@ -102,32 +102,32 @@ class UncopiedCode:
         self._saved_namespaces: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
         self._codes_before: list[tuple[types.FunctionType, types.CodeType]] = []
         self._destructor_effect: ObservedEffect | None = None
-        #: User modules, classes and functions that the code may change, and the names swapped in each.
+        #: The user modules, classes and functions that the code may change, each with the names swapped in it.
         self._namespaces: list[tuple[types.ModuleType | type | types.FunctionType, frozenset[str]]] = []
         self._swap_all(roots, arguments)
         self._saved_state = SavedState(copier.uncopied_objects)
 
     @contextlib.contextmanager
     def swap_copies_in(self) -> Iterator[None]:
-        """Swap the copies in while the context is open; on exit, objects that could not be copied are restored.
+        """Swap the copies in while the context is open; on exit, restore objects that could not be copied.
 
         Raises
         ------
         ThreadSeesCopyError
-            If another user thread is running, which would see the copies.
+            If another thread of the user is running: it would see the copies.
         TrialStoppedError
             If the code creates objects whose destructors may run after the context has ended.
         """
         if self._destructor_effect is not None:
             raise TrialStoppedError(self._destructor_effect)
-        swapped_bindings = [place for place in self._places if isinstance(place, SwappedBinding)]
-        visible_name = next((place.name for place in swapped_bindings if not place.may_be_seen_by_threads), None)
+        swapped_bindings = [binding for binding in self._bindings if isinstance(binding, SwappedBinding)]
+        visible_name = next((binding.name for binding in swapped_bindings if not binding.may_be_seen_by_threads), None)
         if visible_name is not None and (thread := busy_thread_name()) is not None:
             raise ThreadSeesCopyError(f"your thread {thread} is running and would see copies of {visible_name}")
         self._open_contexts += 1
         if self._open_contexts == 1:
-            for place in swapped_bindings:
-                place.exchange()
+            for binding in swapped_bindings:
+                binding.exchange()
             self._saved_namespaces = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
             # A trial of a change gives functions their changed code before it runs them.
             functions = (owner for owner, _ in self._namespaces if isinstance(owner, types.FunctionType))
@@ -138,14 +138,14 @@ class UncopiedCode:
             self._open_contexts -= 1
             if not self._open_contexts:
                 self._restore_namespaces()
-                for place in swapped_bindings:
-                    place.exchange()
+                for binding in swapped_bindings:
+                    binding.exchange()
                 self._saved_state.restore()
 
     def _restore_namespaces(self) -> None:
-        """Undo changes of modules, classes and functions that a run made without naming them, as with ``setattr``.
+        """Undo changes to modules, classes and functions that a run made without mentioning names, as by ``setattr``.
 
-        Attributes that Dynamo adds to modules, and Python to classes, are kept.
+        Attributes that Dynamo adds to modules, and Python to classes, stay.
         """
         for owner, swapped_names, saved_values in self._saved_namespaces:
             ignored_names = _UNCHANGED_IN_CLASSES if is_instance(owner, type) else _UNCHANGED_IN_MODULES
@@ -182,7 +182,7 @@ class UncopiedCode:
             if is_instance(item, logging.Filterer):
                 loggers[id(item)] = item
             if is_instance(item, types.FunctionType) and not is_library_function(item) and may_be_user_defined(item):
-                loggers.update((id(logger), logger) for logger in named_loggers(item.__code__))
+                loggers.update((id(logger), logger) for logger in mentioned_loggers(item.__code__))
                 names = global_names(item.__code__)
                 classes.update(
                     (value, None) for name in names if is_instance(value := item.__globals__.get(name), type)
@@ -222,20 +222,20 @@ class UncopiedCode:
     def _swap_variables(
         self, functions: list[tuple[types.FunctionType, set[str]]], swapped_keys: set[VariableKey]
     ) -> None:
-        """Swap the globals and closure variables of functions that are not copied, unless they are swapped already."""
+        """Swap the globals and closure variables of functions that are not copied, unless these are already swapped."""
         for function, names in functions:
             if function in self._copied_methods:
                 continue
             cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-            places = [item_binding(name, function.__globals__, name) for name in sorted(names)]
-            places += [cell_binding(name, cell) for name, cell in cells if name != "__class__"]
-            for place in places:
-                if place.key is not None and place.key not in swapped_keys:
-                    swapped_keys.add(place.key)
-                    self._swap(place)
+            bindings = [item_binding(name, function.__globals__, name) for name in sorted(names)]
+            bindings += [cell_binding(name, cell) for name, cell in cells if name != "__class__"]
+            for binding in bindings:
+                if binding.key is not None and binding.key not in swapped_keys:
+                    swapped_keys.add(binding.key)
+                    self._swap(binding)
 
     def _swap_attributes(self, cls: type, *, swaps_members: bool) -> set[tuple[int, str]]:
-        """Swap the attributes of a class and, if requested, of an enumeration's members; return those swapped."""
+        """Swap the attributes of a class and, if requested, of an enumeration's members; return the former's keys."""
         names = [name for name in vars(cls) if not name.startswith("__") and name not in _CTYPES_LAYOUT]
         names = [name for name in names if self._swap(attribute_binding(cls, name))]
         if swaps_members and issubclass(cls, enum.Enum):
@@ -244,7 +244,7 @@ class UncopiedCode:
         return {(id(cls), name) for name in names}
 
     def _callers_of(self, variables: set[VariableKey], functions: list[types.FunctionType]) -> set[VariableKey]:
-        """Return the names of the functions that use some of the variables, directly or by calling each other."""
+        """Return the keys of functions that use any of some variables, directly or by calling each other."""
         names_by_function: list[tuple[VariableKey, set[VariableKey]]] = []
         for function in functions if variables else ():
             origin = self._copier.origin(function.__globals__)
@@ -259,7 +259,7 @@ class UncopiedCode:
         return callers
 
     def _swap_methods(self, cls: type, stored_globals: set[VariableKey]) -> set[VariableKey]:
-        """Swap copies in for the methods that share a global with copied functions if one of them assigns it."""
+        """Swap copies in for methods that use a global of copied functions to which some function assigns."""
         swapped_names = set()
         for name, member in list(vars(cls).items()):
             used_globals = [
@@ -269,10 +269,10 @@ class UncopiedCode:
                 for name in global_names(function.__code__)
             ]
             if not stored_globals.isdisjoint(used_globals):
-                place = attribute_binding(cls, name)
+                binding = attribute_binding(cls, name)
                 self._copied_methods.update(functions_in(member))
                 copy = with_functions(member, self._copier.copy_function)
-                self._places.append(SwappedBinding(place, copy, is_function=True))
+                self._bindings.append(SwappedBinding(binding, copy, is_function=True))
                 swapped_names.add((id(cls), name))
         return swapped_names
 
@@ -293,8 +293,8 @@ class UncopiedCode:
                 value = getattr(function, name)
                 copied_value = self._copier.copy(value, title)
                 if are_changed or copied_value is not value:
-                    place = part_binding(f"{title}.{name}", function, name)
-                    self._places.append(SwappedBinding(place, copied_value))
+                    binding = part_binding(f"{title}.{name}", function, name)
+                    self._bindings.append(SwappedBinding(binding, copied_value))
             attributes = vars(function)
             names = [name for name in attributes if not name.startswith("__")]
             swapped_names = [name for name in names if self._swap(item_binding(f"{title}.{name}", attributes, name))]
@@ -304,21 +304,21 @@ class UncopiedCode:
     def _swap_assigned_attributes(
         self, owners_by_attribute: Mapping[tuple[int, str], Any], swapped_keys: set[tuple[int, str]]
     ) -> None:
-        """Swap the attributes that code assigns to, unless they are swapped already."""
+        """Swap the attributes that code assigns to, unless these are already swapped."""
         for (_, name), owner in owners_by_attribute.items():
             if is_library_owner(owner):
                 self.changeable_parts.append(LibraryAttribute(owner, name))
             elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in swapped_keys:
-                place = attribute_binding(owner, name)
-                value = place.read()
-                self._places.append(
-                    SwappedBinding(place, self._copier.copy(value, place.name) if is_data(value) else value)
+                binding = attribute_binding(owner, name)
+                value = binding.read()
+                self._bindings.append(
+                    SwappedBinding(binding, self._copier.copy(value, binding.name) if is_data(value) else value)
                 )
 
     def _swap_attached_data(self, loggers: Iterable[logging.Filterer]) -> None:
-        """Swap the data in attributes of loggers, of Python's own handlers and of the thread, which are not copied.
+        """Swap the data in attributes of loggers, Python's own handlers and threads, which are not copied themselves.
 
-        Handlers of other classes keep their data: they may collect the records of other threads in it.
+        Handlers of other classes keep their data, because they may collect the records of other threads in it.
         """
         uncopied_objects = [
             item for item in loggers if is_instance(item, logging.Logger) or type(item).__module__ in _LOGGING_MODULES
@@ -335,51 +335,51 @@ class UncopiedCode:
     def _swap_modules(
         self, modules: list[tuple[types.ModuleType, list[str]]]
     ) -> list[tuple[types.ModuleType, frozenset[str]]]:
-        """Swap the values of names of modules; return the names whose values were swapped."""
+        """Swap the values of names of modules; return, for each module, the names whose values were swapped."""
         swapped_names = []
         for module, names in modules:
-            places = {name: item_binding(f"{module.__name__}.{name}", vars(module), name) for name in names}
-            swapped_names.append((module, frozenset(name for name, place in places.items() if self._swap(place))))
+            bindings = {name: item_binding(f"{module.__name__}.{name}", vars(module), name) for name in names}
+            swapped_names.append((module, frozenset(name for name, binding in bindings.items() if self._swap(binding))))
         return swapped_names
 
-    def _swap(self, place: Binding) -> bool:
-        """Swap a copy in for the value at a place; return whether swapping back undoes a run's assignments."""
+    def _swap(self, binding: Binding) -> bool:
+        """Swap a copy in for the value of a binding; return whether swapping back undoes a run's assignments."""
         try:
-            value = place.read()
+            value = binding.read()
         except ValueError:  # an empty cell
             return False
-        value = self._kept_values.get(place.key, value) if place.key is not None else value
-        count_before = len(self._places)
+        value = self._kept_values.get(binding.key, value) if binding.key is not None else value
+        count_before = len(self._bindings)
         if value is MISSING or is_atom(value):
-            self._places.append(SwappedBinding(place, value))
+            self._bindings.append(SwappedBinding(binding, value))
         elif (refusing_function := TRIAL_REPLACEMENTS.replacement_of(value)) is not None:
-            self._places.append(SwappedBinding(place, refusing_function))
+            self._bindings.append(SwappedBinding(binding, refusing_function))
         elif is_instance(value, functools.singledispatchmethod) or (
             is_instance(value, types.FunctionType) and is_library_function(value)  # such as one with a registry
         ):
-            self._swap_if_copied(place, value)
+            self._swap_if_copied(binding, value)
         elif is_data(value) or is_instance(value, LRU_CACHE):
-            self._places.append(SwappedBinding(place, self._copier.copy(value, place.name)))
+            self._bindings.append(SwappedBinding(binding, self._copier.copy(value, binding.name)))
         elif not is_code(value) and not hasattr(type(value), "__get__"):  # such as an iterator, a file or a queue
-            self._swap_if_copied(place, value)
-        return len(self._places) > count_before
+            self._swap_if_copied(binding, value)
+        return len(self._bindings) > count_before
 
-    def _swap_if_copied(self, place: Binding, value: Any) -> None:
+    def _swap_if_copied(self, binding: Binding, value: Any) -> None:
         failed_objects: list[UncopiedObject] = []
         result = clone(
             value, self._copier.memo, failed_objects, self._copier.copy_function, self._copier.memory_provider
         )
         if result is not value and not failed_objects:
-            self._places.append(SwappedBinding(place, result))
+            self._bindings.append(SwappedBinding(binding, result))
 
 
 def _destructor_effects(cls: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
-    """Yield the effect of creating an instance of a class with a destructor, if code outside the class names it."""
+    """Yield the effect of creating an instance of a class with a destructor, if code outside the class mentions it."""
     description = f"creates a {cls.__name__}, whose destructor may run later"
     change = StateChange(description, frozenset({cls.__name__}))
     outside_functions = [
         function for function in functions if not function.__qualname__.startswith(f"{cls.__qualname__}.")
     ]
-    place = find_changing_line(change, [function.__code__ for function in outside_functions], {})
-    if place is not None:
-        yield ObservedEffect("state", description, place)
+    line = find_changing_line(change, [function.__code__ for function in outside_functions], {})
+    if line is not None:
+        yield ObservedEffect("state", description, line)

@@ -1,7 +1,7 @@
-"""Find imports of user modules, and judge whether an import changes anything besides the module itself.
+"""Find imports of user modules, and judge whether an import changes anything besides the module.
 
-A module is imported once. If a trial is the first to import it, it stays imported, so a real call would not repeat the
-effects of its import.
+Python runs a module once. If a trial is the first to import a module, the module stays imported, so a real call would
+not repeat the effects of the import.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def describe_import(name: str) -> str | None:
-    """Return an import's effect that outlives a trial, worded as the rest of a sentence; ``None`` if there is none."""
+    """Return an effect of an import that outlives a trial, as the rest of a sentence; ``None`` if there is none."""
     file = _file_to_import(name)
     if file is None or not _changes_objects(file):
         return None
@@ -34,7 +34,7 @@ def describe_import(name: str) -> str | None:
 
 
 def unloaded_modules(codes: Iterable[CodeType]) -> list[str]:
-    """Return the user's modules that code imports and that are not loaded, if importing them changes nothing else."""
+    """Return the user's modules that code imports, that are not loaded, and whose import changes nothing else."""
     names = dict.fromkeys(name for code in codes if is_user_code(code.co_filename) for name in _imported_names(code))
     return [name for name in names if (file := _file_to_import(name)) is not None and not _changes_objects(file)]
 
@@ -63,11 +63,11 @@ def _changes_objects(file: str) -> bool:
     except (OSError, SyntaxError, ValueError):
         return False
     statements = list(_statements(tree.body))
-    own_names = {name for statement in statements for name in _defined_names(statement)}
+    defined_names = {name for statement in statements for name in _defined_names(statement)}
     harmless_names = {name for statement in statements for name in _names_of_classes_and_libraries(statement)}
-    harmless_names |= own_names | {"__file__", "__name__"}
+    harmless_names |= defined_names | {"__file__", "__name__"}
     return any(
-        _changes_other_objects(statement, own_names) or _calls_user_code(statement, harmless_names)
+        _changes_other_objects(statement, defined_names) or _calls_user_code(statement, harmless_names)
         for statement in statements
     )
 
@@ -94,7 +94,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _calls_user_code(statement: ast.stmt, harmless_names: set[str]) -> bool:
-    """Return whether an assignment, a decorator or a base class may run a user's function, directly or indirectly."""
+    """Return whether an assignment, a decorator or a base class may run a user's function, directly or not."""
     match statement:
         case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
             functions = [call.func for call in ast.walk(value) if isinstance(call, ast.Call)]
@@ -110,7 +110,7 @@ def _calls_user_code(statement: ast.stmt, harmless_names: set[str]) -> bool:
 
 
 def _first_name(expression: ast.expr) -> str | None:
-    """Return the first name in an expression such as ``a.b(c)[0]``; ``None`` if it begins with a literal."""
+    """Return the first name in an expression such as ``a.b(c)[0]``; ``None`` if the first part is a literal."""
     while isinstance(expression, ast.Attribute | ast.Subscript | ast.Call):
         expression = expression.func if isinstance(expression, ast.Call) else expression.value
     if isinstance(expression, ast.Constant | ast.JoinedStr | ast.List | ast.Tuple | ast.Dict | ast.Set):
@@ -119,7 +119,7 @@ def _first_name(expression: ast.expr) -> str | None:
 
 
 def _registers_subclasses(base: ast.expr) -> bool:
-    """Return whether a loaded class of this name, in a user's module, runs code when a class is derived from it."""
+    """Return whether a loaded class with a base's name runs user code when a class is derived from it."""
     name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
     for module in sys.modules.copy().values():
         cls = getattr(module, "__dict__", {}).get(name)
@@ -151,23 +151,23 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                     yield from _statements([part for part in value if isinstance(part, ast.stmt)])
 
 
-def _changes_other_objects(statement: ast.stmt, own_names: set[str]) -> bool:
+def _changes_other_objects(statement: ast.stmt, defined_names: set[str]) -> bool:
     match statement:
         case ast.Expr(ast.Call(ast.Name(id="print"))):
             return False
         case ast.Expr(ast.Call(func)):
-            return isinstance(func, ast.Name) or _belongs_elsewhere(func, own_names)
+            return isinstance(func, ast.Name) or _belongs_to_other_object(func, defined_names)
         case ast.Assign(targets) | ast.Delete(targets):
-            return any(_belongs_elsewhere(target, own_names) for target in targets)
+            return any(_belongs_to_other_object(target, defined_names) for target in targets)
         case ast.AugAssign(target) | ast.AnnAssign(target):
-            return _belongs_elsewhere(target, own_names)
+            return _belongs_to_other_object(target, defined_names)
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return any(STATE_CHANGING_NAMES.match(_called_name(decorator)) for decorator in statement.decorator_list)
+            return any(STATE_CHANGING_NAMES.match(_decorator_name(decorator)) for decorator in statement.decorator_list)
     return False
 
 
-def _belongs_elsewhere(part: ast.expr, own_names: set[str]) -> bool:
-    return isinstance(part, ast.Attribute | ast.Subscript) and _root_name(part) not in own_names
+def _belongs_to_other_object(part: ast.expr, defined_names: set[str]) -> bool:
+    return isinstance(part, ast.Attribute | ast.Subscript) and _root_name(part) not in defined_names
 
 
 def _root_name(expression: ast.expr) -> str:
@@ -177,7 +177,7 @@ def _root_name(expression: ast.expr) -> str:
     return getattr(expression, "id", "")
 
 
-def _called_name(decorator: ast.expr) -> str:
+def _decorator_name(decorator: ast.expr) -> str:
     function = decorator.func if isinstance(decorator, ast.Call) else decorator
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
@@ -186,10 +186,10 @@ def line_that_imports(name: str, codes: Iterable[CodeType]) -> StackEntry | None
     """Return the line of user code that imports a module; ``None`` if there is none."""
     for code in codes:
         for instruction in dis.get_instructions(code) if is_user_code(code.co_filename) else ():
-            place = instruction.positions
+            positions = instruction.positions
             is_import = instruction.opname in {"IMPORT_NAME", "LOAD_CONST"} and instruction.argval == name
-            if is_import and place is not None:
+            if is_import and positions is not None:
                 return StackEntry(
-                    code.co_filename, place.lineno or code.co_firstlineno, code.co_name, code.co_firstlineno
+                    code.co_filename, positions.lineno or code.co_firstlineno, code.co_name, code.co_firstlineno
                 )
     return None

@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
 #: Tensors with more elements are shown by their shape.
 _MAX_SHOWN_ELEMENTS = 6
-#: If values differ by less, PyTorch's text for them may be the same.
+#: If values differ by less, PyTorch may print them alike.
 _RTOL_OF_TEXT, _ATOL_OF_TEXT = 1e-3, 1e-4
 _MAX_LENGTH = 80
-#: Tolerated rounding, relative to the element and to the largest element.
+#: The tolerated rounding errors, relative to the element and to the largest element.
 _NOISE_TOLERANCES = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
-#: The rounding error that remains after terms cancel, relative to the largest number of all results.
+#: The tolerated rounding error after terms cancel, relative to the largest number of all results.
 _CANCELED_TOLERANCE = 1e-5
 _MAX_DEPTH = 20
-#: The prefix that marks varying keys, which have no place of their own.
+#: The prefix that marks varying keys, which have no path of their own.
 _KEYS_PREFIX = "the keys of "
-#: The key that Dynamo adds to the groups of any optimizer, although only some of PyTorch's optimizers read it.
+#: The key that Dynamo adds to the groups of any optimizer, although only some optimizers use it.
 _CAPTURABLE = "capturable"
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 #: The attributes of every module, apart from its parameters, buffers and submodules.
 _STANDARD_MODULE_ATTRIBUTES = frozenset(vars(torch.nn.Module())) - {"training"}
 
-#: The place of a part: its name, or the place of the whole, the key or attribute, and whether it is an attribute.
-_Place = str | tuple["_Place", Any, bool]
+#: The path to a part: a name, or else the path to the whole, the key or attribute, and whether it is an attribute.
+_Path = str | tuple["_Path", Any, bool]
 
 #: Prefixes of attributes that compiling adds to a module.
 _COMPILER_PREFIXES = ("_dynamo", "_torchdynamo", "_is_torch_compile")
@@ -57,7 +57,7 @@ class YieldedItems(msgspec.Struct, frozen=True):
 
 
 def short_repr(value: Any) -> str:
-    """Return a short one-line text for a value: small tensors with their elements, others with dtype and shape."""
+    """Return a short one-line string for a value: small tensors with elements, other tensors with dtype and shape."""
     if is_instance(value, torch.Tensor):
         return _show_tensor(value)
     if is_instance(value, YieldedItems):
@@ -101,8 +101,8 @@ def describe_difference(
 ) -> str | None:
     """Return how a result differs from the expected one; ``None`` if it does not.
 
-    Tensors are compared with :func:`torch.testing.assert_close`, with a wider tolerance for the rounding of a compiler
-    that reorders sums; a nan equals a nan. Other objects are compared by type and value.
+    Tensors are compared with :func:`torch.testing.assert_close` and, if they differ, with wider tolerances, because a
+    compiler reorders sums. A nan equals a nan. Other objects are compared by type and value.
 
     Parameters
     ----------
@@ -111,20 +111,20 @@ def describe_difference(
     compares_values : bool
         Whether to compare values, or only types and shapes, as for random numbers.
     varying : collection of str
-        Places at which plain values are not compared, see :func:`varying_places`.
+        The paths to plain values that are not compared; see :func:`varying_paths`.
     root : str
-        The place of the result itself, with which such places begin.
+        The path to the result, with which these paths begin.
     largest : float
         The largest number among results that are computed together, such as all gradients. If the terms of a result
-        cancel, only rounding is left.
+        cancel, only rounding errors of this scale remain.
     """
     first = _Comparison(compares_values=compares_values, varying=varying, largest=largest).find_difference(
         expected, actual, root
     )
     if first is None:
         return None
-    place, text = _place_name(first[0]), first[1]
-    return f"{text} at {place.removeprefix(root)}" if place != root else text
+    path, text = _path_text(first[0]), first[1]
+    return f"{text} at {path.removeprefix(root)}" if path != root else text
 
 
 def largest_number(values: Iterable[Any]) -> float:
@@ -141,15 +141,15 @@ def largest_number(values: Iterable[Any]) -> float:
     return largest
 
 
-def varying_places(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
-    """Return the places at which two runs of the same program leave different numbers, texts or keys.
+def varying_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
+    """Return the paths to numbers, strings and keys that differ after two runs of the same program.
 
     Such values depend on the time of day, or on the addresses of objects, not on the program.
 
     Parameters
     ----------
     one, other : mapping
-        The results of both runs, by name. A place begins with its name.
+        The results of both runs, by name. A path begins with its name.
     """
     comparison = _Comparison(compares_values=True, collects=True)
     for name in one.keys() & other.keys():
@@ -157,18 +157,18 @@ def varying_places(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozense
     return frozenset(comparison.varying)
 
 
-def _place_name(place: _Place) -> str:
-    """Return the text for a place, such as "the result[0].scale"."""
+def _path_text(path: _Path) -> str:
+    """Return a path as a string, such as "the result[0].scale"."""
     steps: list[str] = []
-    while not isinstance(place, str):
-        place, key, is_attribute = place
+    while not isinstance(path, str):
+        path, key, is_attribute = path
         steps.append(f".{key}" if is_attribute else f"[{short_repr(key)}]")
-    return place + "".join(reversed(steps))
+    return path + "".join(reversed(steps))
 
 
-def _is_param_group(place: _Place) -> bool:
-    """Return whether a place is an item of an attribute `param_groups`, as optimizers have."""
-    return not isinstance(place, str) and place[0][1:] == ("param_groups", True)
+def _is_param_group(path: _Path) -> bool:
+    """Return whether a path leads to an item of an attribute ``param_groups``, as in optimizers."""
+    return not isinstance(path, str) and path[0][1:] == ("param_groups", True)
 
 
 def _describe_lengths(expected: list[Any], actual: list[Any]) -> str:
@@ -181,9 +181,9 @@ class _Comparison:
     Parameters
     ----------
     varying : collection of str
-        The places at which plain values are not compared.
+        The paths at which plain values are not compared.
     collects : bool
-        Whether to add places to ``varying`` instead of finding differences there.
+        Whether to add the paths to plain values that differ to ``varying``, instead of finding these differences.
     largest : float
         The same as for :func:`difference`.
     """
@@ -197,14 +197,14 @@ class _Comparison:
         self._collects = collects
         self._seen: set[tuple[int, int]] = set()
 
-    def _varies(self, place: _Place, prefix: str = "") -> bool:
-        name = f"{prefix}{_place_name(place)}" if self._collects or self.varying else ""
+    def _varies(self, path: _Path, prefix: str = "") -> bool:
+        name = f"{prefix}{_path_text(path)}" if self._collects or self.varying else ""
         if self._collects:
             self.varying.add(name)
         return name in self.varying
 
-    def find_difference(self, expected: Any, actual: Any, place: _Place, depth: int = 0) -> tuple[_Place, str] | None:
-        """Return the place and the description of the first difference; ``None`` if there is none."""
+    def find_difference(self, expected: Any, actual: Any, path: _Path, depth: int = 0) -> tuple[_Path, str] | None:
+        """Return the path and the description of the first difference; ``None`` if there is none."""
         expected, actual = _parts_of_methods(expected, actual)
         pair = (id(expected), id(actual))
         if expected is actual or pair in self._seen or depth > _MAX_DEPTH:
@@ -212,59 +212,57 @@ class _Comparison:
         self._seen.add(pair)
         if is_instance(expected, torch.Tensor) and is_instance(actual, torch.Tensor):
             text = self._compare_tensors(expected, actual)
-            return None if text is None else (place, text)
+            return None if text is None else (path, text)
         if not _is_same_kind(expected, actual):
-            return place, f"{_describe_type(actual)} instead of {_describe_type(expected)}"
+            return path, f"{_describe_type(actual)} instead of {_describe_type(expected)}"
         numpy = sys.modules.get("numpy")
         if numpy is not None and is_instance(expected, numpy.ndarray):
             text = self._compare_arrays(expected, actual)
-            return None if text is None else (place, text)
+            return None if text is None else (path, text)
         if is_instance(expected, YieldedItems):
-            return self._find_in_parts(list(enumerate(expected.items)), list(enumerate(actual.items)), place, depth)
+            return self._find_in_parts(list(enumerate(expected.items)), list(enumerate(actual.items)), path, depth)
         if is_instance(expected, Mapping):
-            return self._find_in_mapping(_items(expected), _items(actual), place, depth)
+            return self._find_in_mapping(_items(expected), _items(actual), path, depth)
         if is_instance(expected, Sequence) and not is_instance(expected, str | bytes | bytearray | range):
-            return self._find_in_parts(list(enumerate(expected)), list(enumerate(actual)), place, depth)
-        return self._find_in_other_objects(expected, actual, place, depth)
+            return self._find_in_parts(list(enumerate(expected)), list(enumerate(actual)), path, depth)
+        return self._find_in_other_objects(expected, actual, path, depth)
 
     def _find_in_mapping(
-        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], place: _Place, depth: int
-    ) -> tuple[_Place, str] | None:
+        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], path: _Path, depth: int
+    ) -> tuple[_Path, str] | None:
         by_key = dict(actual)
         missing_keys = [key for key, _ in expected if key not in by_key]
         extra_keys = by_key.keys() - {key for key, _ in expected}
-        if extra_keys == {_CAPTURABLE} and _is_param_group(place):
+        if extra_keys == {_CAPTURABLE} and _is_param_group(path):
             actual = [(key, value) for key, value in actual if key != _CAPTURABLE]
-            return self._find_in_mapping(expected, actual, place, depth)
+            return self._find_in_mapping(expected, actual, path, depth)
         if len(actual) != len(expected):
             names = sorted(short_repr(key) for key in extra_keys if is_instance(key, str))
             is_extended = len(names) == 1 == len(extra_keys) and not missing_keys
-            return place, f"an extra key {names[0]}" if is_extended else _describe_lengths(expected, actual)
+            return path, f"an extra key {names[0]}" if is_extended else _describe_lengths(expected, actual)
         if not missing_keys and list(by_key) != [key for key, _ in expected]:
-            return place, "a different order of the keys"
+            return path, "a different order of the keys"
         if not missing_keys:
-            return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], place, depth)
-        if not self._varies(place, _KEYS_PREFIX):
-            return place, f"no {short_repr(missing_keys[0])}"
+            return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], path, depth)
+        if not self._varies(path, _KEYS_PREFIX):
+            return path, f"no {short_repr(missing_keys[0])}"
         expected_parts, actual_parts = ([*enumerate(part for _, part in items)] for items in (expected, actual))
-        return self._find_in_parts(expected_parts, actual_parts, place, depth)
+        return self._find_in_parts(expected_parts, actual_parts, path, depth)
 
     def _find_in_parts(
-        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], place: _Place, depth: int
-    ) -> tuple[_Place, str] | None:
+        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], path: _Path, depth: int
+    ) -> tuple[_Path, str] | None:
         if len(actual) != len(expected):
-            return place, _describe_lengths(expected, actual)
+            return path, _describe_lengths(expected, actual)
         for (key, expected_part), (_, actual_part) in zip(expected, actual, strict=True):
-            first_difference = self.find_difference(expected_part, actual_part, (place, key, False), depth + 1)
+            first_difference = self.find_difference(expected_part, actual_part, (path, key, False), depth + 1)
             if first_difference is not None:
                 return first_difference
         return None
 
-    def _find_in_other_objects(
-        self, expected: Any, actual: Any, place: _Place, depth: int
-    ) -> tuple[_Place, str] | None:
+    def _find_in_other_objects(self, expected: Any, actual: Any, path: _Path, depth: int) -> tuple[_Path, str] | None:
         if is_instance(expected, float | complex) and not is_instance(expected, bool):
-            # Two readings of a clock are close.
+            # Two clock readings are close to each other, so compare them exactly.
             is_equal = expected == actual or actual != actual if self._collects else _is_close(expected, actual)  # noqa: PLR0124 - nan
         elif (stream := stream_in_memory(expected)) is not None:
             is_equal = _stream_content(stream) == _stream_content(stream_in_memory(actual))
@@ -275,23 +273,23 @@ class _Comparison:
         elif is_instance(expected, str | bytes | int | range | AbstractSet | type(None)):
             is_equal = bool(expected == actual)
         elif not is_code(expected) and (attribute_of(expected, "__dict__") is not None or attributes(expected)):
-            return self._find_in_attributes(expected, actual, place, depth)
+            return self._find_in_attributes(expected, actual, path, depth)
         else:
             is_equal = _is_equal(expected, actual)
-        if is_equal or not self._compares_values or self._varies(place):
+        if is_equal or not self._compares_values or self._varies(path):
             return None
-        return place, f"{short_repr(actual)} instead of {short_repr(expected)}"
+        return path, f"{short_repr(actual)} instead of {short_repr(expected)}"
 
-    def _find_in_attributes(self, expected: Any, actual: Any, place: _Place, depth: int) -> tuple[_Place, str] | None:
+    def _find_in_attributes(self, expected: Any, actual: Any, path: _Path, depth: int) -> tuple[_Path, str] | None:
         expected_attributes, actual_attributes = attributes(expected), attributes(actual)
         for name, value in expected_attributes.items():
             if name not in actual_attributes:
-                return place, f"no attribute {name}"
-            first_difference = self.find_difference(value, actual_attributes[name], (place, name, True), depth + 1)
+                return path, f"no attribute {name}"
+            first_difference = self.find_difference(value, actual_attributes[name], (path, name, True), depth + 1)
             if first_difference is not None:
                 return first_difference
         extra_names = [name for name in actual_attributes if name not in expected_attributes]
-        return (place, f"an extra attribute {extra_names[0]}") if extra_names else None
+        return (path, f"an extra attribute {extra_names[0]}") if extra_names else None
 
     def _compare_tensors(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
         if shape_of(expected) != shape_of(actual):
@@ -329,7 +327,7 @@ class _Comparison:
 
 
 def _show_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
-    """Return two small tensors as text, with all digits if the usual four would hide the difference."""
+    """Describe two different small tensors, with all digits if the usual four would hide the difference."""
     is_comparable = expected.layout == actual.layout == torch.strided and expected.device == actual.device
     is_comparable = is_comparable and expected.is_floating_point()
     if is_comparable and torch.allclose(actual, expected, rtol=_RTOL_OF_TEXT, atol=_ATOL_OF_TEXT, equal_nan=True):
@@ -338,7 +336,7 @@ def _show_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
 
 
 def _have_equal_elements(expected: torch.Tensor, actual: torch.Tensor) -> bool:
-    """Return whether dense tensors are equal, without the temporary tensors that ``assert_close`` makes."""
+    """Return whether dense tensors are equal, without making temporary tensors as ``assert_close`` does."""
     are_dense = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in (expected, actual))
     try:
         return are_dense and expected.device == actual.device and torch.equal(expected, actual)
@@ -347,10 +345,10 @@ def _have_equal_elements(expected: torch.Tensor, actual: torch.Tensor) -> bool:
 
 
 def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor, largest_of_all: float) -> bool:
-    """Return whether elements differ by no more than rounding of a compiler that fuses operations and reorders sums.
+    """Return whether elements differ by no more than the rounding of a compiler that reorders and fuses operations.
 
-    If terms cancel, the error is proportional to the terms. The only hints of their size are the largest element of
-    the result and the largest of all results.
+    If terms cancel, the error is proportional to the terms. The only hints at their size are the largest element of
+    the result and the largest element of all results.
     """
     noise = _NOISE_TOLERANCES.get(expected.dtype)
     if noise is None or expected.layout != torch.strided or expected.device != actual.device:
@@ -363,7 +361,7 @@ def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor, largest_of_a
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an instance; a module's parameters, buffers and submodules are included by name.
+    """Return the attributes of an instance, including a module's parameters, buffers and submodules by name.
 
     The attributes that PyTorch itself gives to every module are left out.
     """
@@ -385,7 +383,7 @@ def attributes(value: Any) -> dict[str, Any]:
 
 
 def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """Return a mapping's items; keys that equal only themselves, such as modules, are replaced by their position."""
+    """Return a mapping's items, with positions instead of keys that equal only themselves, such as modules."""
     return [(index if _is_identity(key) else key, value) for index, (key, value) in enumerate(mapping.items())]
 
 
@@ -397,7 +395,7 @@ def _is_identity(key: Any) -> bool:
 
 
 def _shorten_message(message: str) -> str:
-    """Shorten the message of ``assert_close``."""
+    """Return a short form of a message of ``assert_close``."""
     mismatch = re.search(r"Mismatched elements: (\d+) / (\d+)", message)
     greatest = re.search(r"Greatest absolute difference: (\S+)", message)
     parts = [f"{mismatch[1]} of {mismatch[2]} elements differ"] if mismatch else ["different values"]
@@ -406,7 +404,7 @@ def _shorten_message(message: str) -> str:
 
 
 def _parts_of_methods(expected: Any, actual: Any) -> tuple[Any, Any]:
-    """Return the objects to compare for two methods, each bound to its own copy: the functions, or the owners.
+    """Return the objects to compare for two methods of different copies: the functions, or else the owners.
 
     Methods written in C, such as those of a lock, have no function.
     """
@@ -423,17 +421,19 @@ def _stream_content(stream: io.StringIO | io.BytesIO | None) -> tuple[str | byte
 
 
 def _is_same_kind(expected: Any, actual: Any) -> bool:
-    """Return whether two objects can be compared by value: same type, both lists or tuples, or both mappings."""
+    """Return whether two objects can be compared by value: the types are equal, both sequences, or both mappings."""
     kinds = type(expected), type(actual)
     if kinds[0] is kinds[1]:
         return True
-    # Each mock has a class of its own.
+    # Each mock has a class that no other mock has.
     if all(kind.__module__ == "unittest.mock" for kind in kinds):
         return len({(kind.__qualname__, kind.__bases__) for kind in kinds}) == 1
     return any(is_instance(expected, kind) and is_instance(actual, kind) for kind in (list | tuple, Mapping))
 
 
 def _describe_type(value: Any) -> str:
+    if is_instance(value, YieldedItems):
+        return "a generator"
     name = "a Tensor" if is_instance(value, torch.Tensor) else type(value).__name__
     return f"{name} {short_repr(value)}" if is_instance(value, bool | int | float | str) else name
 

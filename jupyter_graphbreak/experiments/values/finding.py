@@ -19,8 +19,8 @@ from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+from jupyter_graphbreak.experiments.trial.named_objects import RESULT, named_tensors
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
-from jupyter_graphbreak.experiments.trial.places import RESULT, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
 from jupyter_graphbreak.experiments.values.ranges import range_of
@@ -152,13 +152,13 @@ def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
     """Return the arguments and parameters that contain NaN or Inf before the call."""
     subject.restore()
     inputs = []
-    seen: set[int] = set()
+    seen_ids: set[int] = set()
     roots = [*(subject.arguments or Arguments()).by_name(subject.call).items(), *subject.roots()]
     for name, root in roots:
-        for place, tensor in named_tensors(root, name, seen):
+        for path, tensor in named_tensors(root, name, seen_ids):
             numbers = range_of(tensor)
             if numbers.nan or numbers.inf:
-                inputs.append(NonFiniteInput(place, numbers.nan, numbers.inf))
+                inputs.append(NonFiniteInput(path, numbers.nan, numbers.inf))
     return inputs[:_MAX_NONFINITE_INPUTS]
 
 
@@ -170,7 +170,7 @@ def _nonfinite_counts(
     subject.restore()
     arguments = subject.copy_arguments(subject.arguments or Arguments())
     seed_all(0)
-    raised = None
+    error_name = None
     results: list[torch.Tensor] = []
     gradients: list[torch.Tensor | None] = []
     with subject.activate(), prevent_effects(subject.call, changeable_parts=subject.changeable_parts):
@@ -182,9 +182,9 @@ def _nonfinite_counts(
             with contextlib.suppress(RuntimeError), measure_run("backward"):
                 gradients = gradients_of(value, list(tensors_of(subject, arguments)))
         except Exception as error:  # noqa: BLE001 - the exception is part of the finding
-            raised = type(error).__name__
+            error_name = type(error).__name__
     (nan, inf), (gradient_nan, gradient_inf) = _nonfinite_sums(results), _nonfinite_sums(gradients)
-    return NonFiniteCounts(computed_by, nan, inf, gradient_nan, gradient_inf, raised)
+    return NonFiniteCounts(computed_by, nan, inf, gradient_nan, gradient_inf, error_name)
 
 
 def _nonfinite_sums(tensors: Iterable[torch.Tensor | None]) -> tuple[int, int]:

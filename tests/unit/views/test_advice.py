@@ -21,7 +21,7 @@ SHAPE = Advice(
     "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or keep it: torch.where(mask, x, 0).sum()",
     "graphbreak",
 )
-WHERE, COND = "Take both sides with torch.where", "Pass both sides to torch.cond"
+WHERE, COND = "Compute both sides with torch.where", "Pass both sides to torch.cond"
 
 
 def advice_texts(

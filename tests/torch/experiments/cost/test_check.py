@@ -164,6 +164,33 @@ def test_backend_that_reorders_a_sum_is_right() -> None:
     assert not checked(sums, leaves_one_out, x).equal
 
 
+half_precision_net = torch.nn.Sequential(
+    torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(16, 1)
+)
+
+
+def loss_under_autocast(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return torch.nn.functional.mse_loss(half_precision_net(x).float(), target)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_rounding_in_half_precision_is_no_difference_in_a_float32_result(backend: str) -> None:
+    torch.manual_seed(0)
+    check = checked(loss_under_autocast, backend, torch.randn(4, 8), torch.randn(4, 1))
+    assert (check.equal, check.differences, check.first) == (True, [], None)
+
+
+def test_a_wrong_result_under_autocast_is_found() -> None:
+    def scales(gm: torch.fx.GraphModule, _: Any) -> Any:
+        return lambda *args: tuple(part * 1.5 for part in gm(*args))
+
+    torch.manual_seed(0)
+    check = checked(loss_under_autocast, scales, torch.randn(4, 8), torch.randn(4, 1))
+    assert not check.equal
+    assert check.differences[0].startswith("the result: ")
+
+
 def test_wrong_gradient_is_found_although_the_values_are_right() -> None:
     def doubles_a_gradient(gm: torch.fx.GraphModule, _: Any) -> Any:
         for node in list(gm.graph.nodes):
@@ -600,7 +627,7 @@ def test_state_in_double_precision_is_freed_after_a_run() -> None:
     gc.disable()  # as long as no garbage is collected, the cycle keeps the copies
     try:
         with entry.set_up(), sandbox_runs():
-            assert checking._observe_in_double(entry, 1, noise_size=0) is not None
+            assert checking._observe_in_double(entry, 1, noise_size=0, precision=0.0) is not None
         weights = [item for item in gc.get_objects() if isinstance(item, torch.nn.Parameter)]
         assert not [weight for weight in weights if weight.shape == large.weight.shape and weight.dtype.itemsize > 4]
     finally:

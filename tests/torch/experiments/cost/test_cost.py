@@ -657,7 +657,7 @@ def test_code_with_a_constant_that_has_no_hash_is_marked() -> None:
     entered: list[str] = []
     torch.compiler.reset()
     hook = torch._dynamo.convert_frame.register_bytecode_hook(
-        lambda _, code: code.replace(co_consts=(*code.co_consts, {}))
+        lambda _, code: code.replace(co_consts=(*code.co_consts, {}))  # type: ignore[arg-type]
     )
     try:
         with mark_compiled_code(lambda moment: functools.partial(entered.append, moment)):
@@ -730,7 +730,7 @@ def large_copies() -> int:
     storages = [item for item in found if type(item) is torch.UntypedStorage]
     storages += [item.untyped_storage() for item in found if type(item) in {torch.Tensor, torch.nn.Parameter}]
     size = trained.weight.nbytes
-    return len({item.data_ptr() for item in storages if item.nbytes() == size and item.device.type == "cpu"})
+    return len({item.data_ptr() for item in storages if item.device.type == "cpu" and item.nbytes() == size})
 
 
 @pytest.mark.parametrize("has_names", [False, pytest.param(True, marks=pytest.mark.exhaustive)])

@@ -356,11 +356,11 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
         original=SimpleNamespace(report=report, files={source.id: source.id for source in report.sources}),
         program=SimpleNamespace(texts={}), other_cells={},
         entry=Entry("branches", None, branches, Arguments(torch.ones(3))),
-        why_other_backend=lambda: None,
+        why_different_backend=lambda: None,
     )  # fmt: skip
     late = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
-    candidate = Candidate(("where",), ("Take both sides with torch.where",), "edit", (goal,), (), late)
+    candidate = Candidate(("where",), ("Compute both sides with torch.where",), "edit", (goal,), (), late)
     outcome: Any = SimpleNamespace(
         runner=runner, candidates=[candidate], unreached_breaks=[goal], faults=[], broken_part=None
     )

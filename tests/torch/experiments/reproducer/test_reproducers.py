@@ -120,7 +120,7 @@ def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.M
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
     entry = next(entry for entry in again._kept_entries.entries if entry.function == "show")
     script = ast.unparse(
-        write_script(entry, again._kept_entries.calls_of(entry), target, {}, ScriptVariant(uses_values=True)).tree
+        write_script(entry, again._kept_entries.calls_to(entry), target, {}, ScriptVariant(uses_values=True)).tree
     ).replace("torch._logging", "#")
     torch._dynamo.reset()
     with contextlib.redirect_stdout(io.StringIO()) as actual:
@@ -134,7 +134,7 @@ def test_script_has_the_optimizer_with_its_groups() -> None:
     again = run._kept_run()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
     entry = next(entry for entry in again._kept_entries.entries if entry.function == "train")
-    text = ast.unparse(write_script(entry, again._kept_entries.calls_of(entry), target, {}, ScriptVariant()).tree)
+    text = ast.unparse(write_script(entry, again._kept_entries.calls_to(entry), target, {}, ScriptVariant()).tree)
     assert (
         "torch.optim.SGD([{'params': regression.layers.parameters(), 'lr': 0.1, 'weight_decay': 0}, {'params': "
         "[regression.head.weight, regression.head.bias, parameter], 'weight_decay': 0.01, 'lr': 0.01}], momentum=0.9)"

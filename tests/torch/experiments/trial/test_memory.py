@@ -43,7 +43,7 @@ def test_subjects_share_unchanged_memory() -> None:
         assert weight_address(one) == weight_address(other) != model.weight.data_ptr()
         result = run(one.call, one, Arguments(torch.ones(2, LARGE)))
         assert weight_address(one) == weight_address(other)
-    assert describe_difference(one.initial, result.state) is None
+    assert describe_difference(one.initial_state, result.state) is None
     assert sum(tensor.nbytes for tensor in result.state["self"].parameters()) < model.weight.nbytes / 50
 
 

@@ -80,7 +80,7 @@ def test_copied_scheduler_steps_the_copied_optimizer() -> None:
         return optimizer.param_groups[0]["lr"]
 
     subject, result = ran(step, torch.ones(1, 2))
-    values: Any = {place.name: place.read() for place in subject._places}
+    values: Any = {place.name: place.read() for place in subject._bindings}
     assert values["scheduler"].optimizer is values["optimizer"]
     assert values["optimizer"].param_groups[0]["params"][0] is values["model"].weight
     assert result.value == 0.5

@@ -360,6 +360,14 @@ def kind_of_tensor() -> Any:
     return lambda x: x + 1, lambda x: (x + 1).as_subclass(Tagged)
 
 
+@case("value", "returns list instead of a generator", torch.ones(2))
+def generator() -> Any:
+    def f(x: torch.Tensor) -> Any:
+        yield x + 1
+
+    return f, lambda x: [x + 1]
+
+
 @case("layout", "makes the strides of the result (1, 2) instead of (3, 1)", torch.ones(2, 3))
 def layout() -> Any:
     return lambda x: x + 1, lambda x: (x.t().contiguous() + 1).t()

@@ -442,8 +442,8 @@ def test_trial_is_stopped(program: Callable[[str, str], Any], case: str) -> None
     effect = stopped.value.effect
     assert module.changed() == before
     assert effect.kind == KINDS.get(case, "state")
-    assert effect.place is not None
-    assert effect.place.line == LINE
+    assert effect.location is not None
+    assert effect.location.line == LINE
 
 
 @pytest.mark.parametrize("case", UNDONE)

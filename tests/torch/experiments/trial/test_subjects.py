@@ -194,7 +194,7 @@ def test_runs_on_a_tensor_of_a_users_class_call_copies_of_its_attributes_only() 
     with shared_run_setup(CallModes.now()):
         subject, (first, _) = runs(lambda x: x.mul_(2) + noting + plain.sum(), part)
     assert (type(first.value), Noting.calls) == (Noting, before)
-    assert subject.initial["Noting.calls"] == before
+    assert subject.initial_state["Noting.calls"] == before
     assert first.state["Noting.calls"] > before
 
 
@@ -495,7 +495,7 @@ def adds_to_total(x: torch.Tensor) -> torch.Tensor:
 
 def test_runs_do_not_change_an_assigned_tensor() -> None:
     subject, other = Subject(adds_to_total, Arguments(torch.ones(2))), torch.zeros(2)
-    subject.assign({"TOTAL": other})
+    subject.set_variables({"TOTAL": other})
     with subject.activate():
         assert torch.equal(subject.call(torch.ones(2)), torch.ones(2))
     assert torch.equal(other, torch.zeros(2))

@@ -24,9 +24,9 @@ def test_a_candidate_includes_those_whose_marks_it_repeats_but_no_code_change() 
 
 
 def test_numbers_that_stay_tensors_are_listed_by_name() -> None:
-    groups = Path(Root("closure", "opt")).into("attribute", "param_groups")
-    rates = [Number(groups.into("item", group).into("item", "lr"), (0.1, 0.05)) for group in (0, 1)]
-    step = Number(Path(Root("module", "self")).into("attribute", "step"), (0, 1))
+    groups = Path(Root("closure", "opt")).child("attribute", "param_groups")
+    rates = [Number(groups.child("item", group).child("item", "lr"), (0.1, 0.05)) for group in (0, 1)]
+    step = Number(Path(Root("module", "self")).child("attribute", "step"), (0, 1))
     candidate = tensor_candidate([*rates, step], "model", "float64")
     assert sorted(numbers_left_as_tensors(candidate, "model")) == ["`lr` of `opt`", "`model.step`"]
     assert numbers_left_as_tensors(marking_candidate([X], "mark_dynamic", "model"), "model") == []

@@ -95,8 +95,8 @@ def test_a_counter_of_an_object_whose_method_is_called_at_a_break_is_recognized(
 
 
 def test_an_optimizer_that_counts_its_steps_in_python_stays_out_of_the_compiled_function() -> None:
-    group = Path(Root("global", "opt")).into("attribute", "param_groups").into("item", 0)
-    count = Number(group.into("item", "k"), (1, 2, 3))
+    group = Path(Root("global", "opt")).child("attribute", "param_groups").child("item", 0)
+    count = Number(group.child("item", "k"), (1, 2, 3))
     keys = OtherVariation(group, "length", ())
     first = GuardFailure("not ___dict_contains('z', G['opt'].state[list(dict.keys(G['opt'].state))[0]])")
     later = GuardFailure("G['opt'].param_groups[0]['k'] == 1")
@@ -118,7 +118,7 @@ def test_an_optimizer_that_counts_its_steps_in_python_stays_out_of_the_compiled_
 ])  # fmt: skip
 def test_a_modules_own_state_has_to_be_set_before_the_first_call(kind: OtherKind, first: Any, kind_words: str) -> None:
     later = TensorSpec((3,), torch.float32, torch.device("cpu"), requires_grad=False)
-    own_state = Path(Root("module", "self")).into("attribute", "v")
+    own_state = Path(Root("module", "self")).child("attribute", "v")
     for path, is_own in ((own_state, True), (Path(Root("argument", "x")), False)):
         variations = Variations(others=(OtherVariation(path, kind, (first, later)),))
         step = manual_step(variations, variations, [], None)
@@ -199,7 +199,7 @@ def test_inference_tensors_and_the_grad_mode_have_different_sentences() -> None:
 
 
 def test_a_line_is_not_the_cause_of_recompiles_in_a_different_function() -> None:
-    calls = Number(Path(Root("module", "self")).into("attribute", "calls"), (0, 1, 2))
+    calls = Number(Path(Root("module", "self")).child("attribute", "calls"), (0, 1, 2))
     recompile = Recompile("1/1", "1/0", "forward", None, [GuardFailure("self.calls == 0")], id="r1")
     line = SpecializingLine("s1", 11, "print(f'{loss}')", frame="2/0")
     ((step, _),) = manual_steps(Variations(numbers=(calls,)), [recompile], line)

@@ -11,8 +11,8 @@ from jupyter_graphbreak.experiments.recompiles.placement import find_reading_lin
 from jupyter_graphbreak.experiments.trial.call_specs import Path, Root
 
 SCALE = Path(Root("global", "SCALE"))
-RATE = Path(Root("module", "self")).into("attribute", "rate")
-LR = Path(Root("global", "optimizer")).into("attribute", "param_groups").into("item", 0).into("item", "lr")
+RATE = Path(Root("module", "self")).child("attribute", "rate")
+LR = Path(Root("global", "optimizer")).child("attribute", "param_groups").child("item", 0).child("item", "lr")
 ARGUMENT = Path(Root("argument", "k"))
 
 

@@ -68,7 +68,7 @@ def test_an_elif_becomes_an_else() -> None:
 def test_columns_after_multibyte_characters_are_right() -> None:
     text = 's = "äöü😀"; t = f(s)\n'
     parsed = parse_draft(text)
-    call = parsed.find(1, text.index("f("), 1, text.index("f(") + 4)
+    call = parsed.find_node(1, text.index("f("), 1, text.index("f(") + 4)
     assert isinstance(call, ast.Call)
     assert parsed.apply_splices([parsed.replacement(call, "g()")]) == 's = "äöü😀"; t = g()\n'
 
@@ -76,7 +76,7 @@ def test_columns_after_multibyte_characters_are_right() -> None:
 def test_a_cell_with_magics_is_preserved() -> None:
     text = '%%compile_explain --try\n%time f(x)\n!ls\ns = """\n%d\n"""\ny = g(x)  # why?\n'
     parsed = parse_draft(text)
-    call = parsed.find(7, 4, 7, 8)
+    call = parsed.find_node(7, 4, 7, 8)
     assert isinstance(call, ast.Call)
     assert parsed.apply_splices([parsed.replacement(call, "h(x)")]) == text.replace("g(x)", "h(x)")
 
@@ -98,7 +98,7 @@ def test_a_new_name_occurs_neither_in_the_text_nor_in_other_cells() -> None:
 
 def test_the_range_of_a_jump_selects_its_test() -> None:
     parsed = parse_draft("if x > 3:\n    y = 1\n")
-    node = parsed.find(1, 0, 1, 8)
+    node = parsed.find_node(1, 0, 1, 8)
     assert isinstance(node, ast.Compare)
 
 

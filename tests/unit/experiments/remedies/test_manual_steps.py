@@ -72,7 +72,7 @@ def test_the_users_code_is_quoted_unchanged() -> None:
 def test_the_step_does_not_repeat_a_candidate_that_failed() -> None:
     branch = Break("b1", "GB0170", "type", None, "resumed")
     assert "torch.where" in manual_step_of_break(EMPTY, branch)
-    step = manual_step_of_break(EMPTY, branch, ["Take both sides with torch.where"])
+    step = manual_step_of_break(EMPTY, branch, ["Compute both sides with torch.where"])
     assert step.endswith("torch.where was tried and did not work.")
     assert manual_step_of_break(EMPTY, branch, ["Pass both sides to torch.cond"]) == manual_step_of_break(EMPTY, branch)
 

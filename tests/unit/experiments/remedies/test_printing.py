@@ -294,4 +294,4 @@ def test_every_proposed_text_is_valid_python() -> None:
     ],
 )
 def test_the_title_names_the_moved_statements(statements: str, title: str) -> None:
-    assert printing._title(ast.parse(statements).body) == title
+    assert printing._title_for(ast.parse(statements).body) == title

@@ -1,4 +1,4 @@
-"""Find the tensors and other objects inside values, with the names of their places, such as ``encoder.0.weight``."""
+"""Find the tensors and other objects inside values, with their paths, such as ``encoder.0.weight``."""
 
 from __future__ import annotations
 
@@ -19,60 +19,60 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-#: The prefix of places in the returned value.
+#: The first part of the paths into the returned value.
 RESULT = "the result"
 
 
 def named_objects(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield every object in a value that a call can change, by place; a shared object is yielded for each place.
+    """Yield the path and the object for every object in a value that a call can change, once for each of its paths.
 
     Parameters
     ----------
     value : object
         The value to search.
     name : str
-        The name of the value; empty for a module whose parameters are named without a prefix.
+        The name with which the paths begin; empty for a module whose parameters have no prefix.
     seen : set of int
         The ids of objects that have been searched; the set is updated.
     """
     seen = set() if seen is None else seen
     pending = [(name, value)]
     while pending:
-        place, item = pending.pop()
+        path, item = pending.pop()
         if not is_data(item) and not is_instance(item, YieldedItems):
             continue
         if not is_instance(item, tuple):
-            yield place, item
+            yield path, item
         if id(item) not in seen:
             seen.add(id(item))
-            pending += [(f"{place}{step}".removeprefix("."), part) for step, part in reversed(list(_parts(item)))]
+            pending += [(f"{path}{step}".removeprefix("."), part) for step, part in reversed(list(_parts(item)))]
 
 
 def named_tensors(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors in a value by place."""
-    return ((place, item) for place, item in named_objects(value, name, seen) if is_instance(item, torch.Tensor))
+    """Yield the tensors in a value, with their paths."""
+    return ((path, item) for path, item in named_objects(value, name, seen) if is_instance(item, torch.Tensor))
 
 
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors and other leaves in a value, each by its first place.
+    """Yield the tensors and other leaves in a value, each with its first path.
 
-    For a container or an instance, the name of its class is yielded first, so that empty ones are included.
+    A container or an instance yields the name of its class first, so that empty ones are included.
     """
     seen: set[int] = set()
     pending = [(name, value)]
     while pending:
-        place, item = pending.pop()
+        path, item = pending.pop()
         if is_instance(item, torch.Tensor) or not is_data(item):
             # The methods of two copies are bound to different objects.
-            yield place, item.__func__ if is_instance(item, types.MethodType) else item
+            yield path, item.__func__ if is_instance(item, types.MethodType) else item
         elif id(item) not in seen:
             seen.add(id(item))
-            yield place, type(item).__qualname__
-            pending += [(f"{place}{step}".removeprefix("."), part) for step, part in reversed(list(_parts(item)))]
+            yield path, type(item).__qualname__
+            pending += [(f"{path}{step}".removeprefix("."), part) for step, part in reversed(list(_parts(item)))]
 
 
 def memory_address(value: Any) -> int | None:
-    """Return the address of the memory of a tensor or array; that of a view is the original's. ``None`` if unknown."""
+    """Return the address of a tensor's or array's memory, for a view that of the original; ``None`` if unknown."""
     try:
         if is_instance(value, torch.Tensor):
             return value.untyped_storage().data_ptr() or None

@@ -662,13 +662,13 @@ def frontend_tables(shell: Shell) -> list[str]:
 
 def test_front_ends_of_one_call_are_above_its_report(shell: Shell) -> None:
     shell.run(f"{BRANCH}x = torch.ones(1)")
-    result = shell.run("%compile_explain --frontends -o found f(x), f(-x)")
+    result = shell.run("%compile_explain --frontends -o comparison f(x), f(-x)")
     assert result.result.tolist() == [11]
     (table,) = frontend_tables(shell)
     assert table in shell.ip.display_pub.outputs[0]["data"]["text/plain"]
     assert "with x = tensor([-1.]): tensor([9.]) instead of tensor([-11.])" in table
     assert shell.report.summary.breaks == 1
-    frontends = shell.ip.user_ns["found"]
+    frontends = shell.ip.user_ns["comparison"]
     assert frontends.report.summary.breaks == frontends["torch.compile"].breaks == 1
 
 

@@ -34,7 +34,7 @@ _WORKING = ("works", "works on what ran", "works but differs")
 
 
 def main() -> None:
-    """Parse the arguments, and run what they name."""
+    """Parse the arguments, and run the chosen step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("types", nargs="*", help="model types (default: all of the library)")
     parser.add_argument("--try", dest="remedies", action="store_true", help="try remedies, and apply them")
@@ -157,8 +157,8 @@ def compile_and_try(model_type: str, remedies: bool, training: bool, seconds: fl
         model(**inputs)
     start = time.perf_counter()
     with jupyter_graphbreak.capture() as run:
-        compiled: Any = torch.compile(model, backend="eager")
-        compiled(**inputs)
+        compile_edited: Any = torch.compile(model, backend="eager")
+        compile_edited(**inputs)
     report = run.report
     line: dict[str, Any] = {
         "class": type(model).__name__,
@@ -333,7 +333,7 @@ def _edit_on_import(edits: list[list[Any]]) -> None:
     def edits_of(path: str) -> list[list[Any]]:
         return next((edits_of_file for end, edits_of_file in by_path.items() if path.endswith(end)), [])
 
-    def edited(self: Any, path: str) -> bytes:
+    def read_edited(self: Any, path: str) -> bytes:
         data = read(self, path)
         if not edits_of(path):
             return data
@@ -344,17 +344,17 @@ def _edit_on_import(edits: list[list[Any]]) -> None:
             lines[first - 1 : last] = new.split("\n") if new or last < first else []
         return "\n".join(lines).encode()
 
-    def compiled(self: Any, fullname: str) -> Any:
+    def compile_edited(self: Any, fullname: str) -> Any:
         path = self.get_filename(fullname)
         if edits_of(path):
             return self.source_to_code(self.get_data(path), path)
         return code_of(self, fullname)
 
-    SourceFileLoader.get_data, SourceFileLoader.get_code = edited, compiled  # type: ignore[method-assign]
+    SourceFileLoader.get_data, SourceFileLoader.get_code = read_edited, compile_edited  # type: ignore[method-assign]
 
 
 def print_table(lines: dict[str, dict[str, Any]]) -> None:
-    """Print the breaks, and those that remain."""
+    """Print the breaks, and the breaks that remain after remedies."""
     ran = {key: line for key, line in lines.items() if "error" not in line}
     breaking = {key: line for key, line in ran.items() if line["breaks"]}
     for key, line in breaking.items():

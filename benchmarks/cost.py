@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 KNOWN_US = (50, 200, 800)
 
 
-def with_quartiles(time: Spread) -> str:
+def format_quartiles(time: Spread) -> str:
     """Return a time with its quartiles."""
     return f"{time.median_us:8,.0f} us  [{time.low_us:,.0f} .. {time.high_us:,.0f}], {time.runs} calls"
 
 
 def vs_eager(eager: Spread, other: Spread) -> str:
-    """Compare a time with eager's."""
+    """Compare a time with that of eager mode."""
     if may_be_equal(eager, other):
         return "no difference to eager can be measured"
     return f"{eager.median_us / other.median_us:.2f} times eager"
@@ -84,11 +84,11 @@ def print_search(backend: str) -> None:
         print(f"  {remedy.id} of {', '.join(remedy.breaks)}: {remedy.title}: {remedy.verdict}")
     titles = {remedy.id: f"{remedy.title}: {remedy.verdict}" for remedy in report.remedies or []}
     for entry in report.cost.entries if report.cost is not None else []:
-        print(f"  eager            {with_quartiles(entry.eager)}")
-        print(f"  compiled         {with_quartiles(entry.compiled)}")
+        print(f"  eager            {format_quartiles(entry.eager)}")
+        print(f"  compiled         {format_quartiles(entry.compiled)}")
         for remedied in entry.remedied:
             names = ", ".join(titles[ident] for ident in remedied.remedies)
-            print(f"  {'/'.join(remedied.remedies):16} {with_quartiles(remedied.time)}  {names}")
+            print(f"  {'/'.join(remedied.remedies):16} {format_quartiles(remedied.time)}  {names}")
 
 
 def measure_bart(backend: str, budget: Budget) -> None:
@@ -120,19 +120,21 @@ def measure_bart(backend: str, budget: Budget) -> None:
             decoder.layerdrop = 0.0
         return Entry(f"BART, {kind}", None, model, Arguments(input_ids=ids, labels=ids), backend)
 
-    def remedied(kind: str) -> RemedyContext:
+    def remedy_context(kind: str) -> RemedyContext:
         return lambda: contextlib.nullcontext(entries[kind])
 
     entries = {kind: entry(kind) for kind in ("as it is", "where", "no layer drop")}
-    others: dict[tuple[str, ...], RemedyContext] = {(kind,): remedied(kind) for kind in entries if kind != "as it is"}
+    others: dict[tuple[str, ...], RemedyContext] = {
+        (kind,): remedy_context(kind) for kind in ("where", "no layer drop")
+    }
     measured_entry = measure_entry(entries["as it is"], others, budget=budget)
     cost, summary = measured_entry.cost, measured_entry.report.summary
     print(f"\nBART's decoder, 3 layers, forward in training, backend {backend}")
     print(f"  {summary.breaks} breaks, {summary.graphs} graphs; {'settled' if cost.settled else 'has not settled'}")
-    print(f"  eager            {with_quartiles(cost.eager)}")
-    print(f"  compiled         {with_quartiles(cost.compiled)}: {vs_eager(cost.eager, cost.compiled)}")
+    print(f"  eager            {format_quartiles(cost.eager)}")
+    print(f"  compiled         {format_quartiles(cost.compiled)}: {vs_eager(cost.eager, cost.compiled)}")
     for remedy in cost.remedied:
-        print(f"  {remedy.remedies[0]:16} {with_quartiles(remedy.time)}: {vs_eager(cost.eager, remedy.time)}")
+        print(f"  {remedy.remedies[0]:16} {format_quartiles(remedy.time)}: {vs_eager(cost.eager, remedy.time)}")
     show_parts(measured_entry)
 
 
@@ -180,7 +182,7 @@ def measure_known_waits(backend: str, budget: Budget) -> None:
     lines = {break_.id: break_.location.line for break_ in measured.report.breaks if break_.location is not None}
     parts = [part for part in measured.cost.parts if part.kind == "outside" and part.break_ is not None]
     for part, expected in zip(sorted(parts, key=lambda part: lines[part.break_ or ""]), KNOWN_US, strict=True):
-        print(f"  {expected:5} us found as {with_quartiles(part.time)}: {part.time.median_us / expected - 1:+.0%}")
+        print(f"  {expected:5} us found as {format_quartiles(part.time)}: {part.time.median_us / expected - 1:+.0%}")
     show_parts(measured)
     print_uninstrumented(measured, backend)
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Maximum depth of descriptions.
-DEEPEST = 6
+MAX_DEPTH = 6
 #: Attributes that PyTorch adds to compiled objects, and hooks, which are counted.
-_NOT_SEEN = ("_torchdynamo", "_isolate_recompiles", "_backward_hooks")
+_IGNORED = ("_torchdynamo", "_isolate_recompiles", "_backward_hooks")
 
 
 class Describer:
@@ -32,7 +32,7 @@ class Describer:
         self._storages: dict[int, int] = {}
 
     def describe(self, value: Any, depth: int = 0) -> str:
-        """Return a description; a value described before is only named."""
+        """Return a description; a value that was described before is only mentioned."""
         simple = value is None or isinstance(value, bool | int | float | complex | str | bytes)
         if simple and type(value).__module__ == "builtins":
             return f"{type(value).__name__} {value!r}"
@@ -41,7 +41,7 @@ class Describer:
         self._known[id(value)] = len(self._known)
         self._kept.append(value)
         head = f"{type(value).__module__}.{type(value).__qualname__}"
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             return head
         with contextlib.suppress(RuntimeError, ReferenceError):
             return f"{head}({self._inside(value, lambda part: self.describe(part, depth + 1))})"
@@ -51,7 +51,7 @@ class Describer:
         attributes = ""
         if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, type | types.ModuleType):
             items = vars(value).items()
-            attributes = "; ".join(f"{name}={part(item)}" for name, item in items if not name.startswith(_NOT_SEEN))
+            attributes = "; ".join(f"{name}={part(item)}" for name, item in items if not name.startswith(_IGNORED))
         match value:
             case torch.Tensor():
                 return f"{_tensor(value, part)} {self._storage(value)} {attributes}"
@@ -160,8 +160,8 @@ def _without_addresses(text: str) -> str:
     return re.sub(r"0x[0-9a-f]+|(?<= at )[0-9a-f]{9,}", "0x", text)
 
 
-def normal(text: str) -> str:
-    """Return a text without the parts that differ between identical runs."""
+def normalize(text: str) -> str:
+    """Return a string without the parts that differ between identical runs."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", _without_addresses(text))
     text = re.sub(r"(?:\\?')?(?:# no magic|%%compile_explain[-\w ]*)(?:\\?')?", "MAGIC", text)
     text = re.sub(r"ipython-input-\d+-\w+|ipykernel_\d+/\d+", "ipython-input", text)

@@ -57,7 +57,7 @@ def _changed_lines(one: list[str], other: list[str]) -> Iterator[str]:
 
 
 def _is_known(plain: str, explained: str) -> bool:
-    """Whether *Limits* names a difference.
+    """Return whether *Limits* mentions a difference.
 
     An error in a graph names the line of a different call, without columns; a stack that PyTorch prints has our frames.
     """
@@ -67,7 +67,7 @@ def _is_known(plain: str, explained: str) -> bool:
 
 
 def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
-    """Whether a cell fails with the same error alone and as one function."""
+    """Return whether a cell fails with the same error alone and as one function."""
     errors = [seen.parts.get("error", []) for seen in (plain, explained)]
     return explained.plan == "function" and errors[0] != ["NoneType None"] and not list(_changed_lines(*errors))
 

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 PACKAGE = ROOT / "jupyter_graphbreak"
 #: The outermost functions: none of our code is around them that could catch their faults.
-FACES = ("cli",)
+OUTERMOST = ("cli",)
 #: Functions that only call the program.
 CALLS_THE_PROGRAM = ("call_compiled",)
-MESSAGE = "a fault that was put here"
+FAULT_MESSAGE = "a fault that was put here"
 #: A cell that compiles something itself, and one without the magic that uses its results.
 COMPILES = """
 import logging, torch
@@ -66,7 +66,7 @@ def step(x, n):
 results = [step(torch.ones(size), n) for size in (2, 3) for n in (1, 2)]
 results[-1]"""
 AFTER_COMPILES = "step(torch.ones(2), 3), torch.zeros(4) + 1, torch.randn(2)"
-#: A cell whose calls the magic compiles: a module, and functions, one of which is inspected and one fails.
+#: A cell whose calls the magic compiles: a module, and functions, one of which is inspected and one of which fails.
 CALLS = """
 import functools, traceback, warnings, torch
 class Net(torch.nn.Module):
@@ -177,7 +177,7 @@ def functions() -> dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]]
 
 
 def _is_ours(code: types.CodeType) -> bool:
-    """Whether a code object belongs to one of our modules, and not to a template compiled at its first rendering."""
+    """Return whether a code object belongs to our modules, and not to a template compiled on first rendering."""
     return code.co_filename.startswith(f"{PACKAGE}/") and code.co_filename.endswith(".py")
 
 
@@ -199,7 +199,7 @@ def raising_code(code: types.CodeType, path: tuple[int, ...]) -> types.CodeType:
         constants[path[0]] = raising_code(constants[path[0]], path[1:])
         return code.replace(co_consts=tuple(constants))
     free = code.co_freevars
-    body = f"  if False: {', '.join(free) or 'pass'}\n  raise RuntimeError({MESSAGE!r})"
+    body = f"  if False: {', '.join(free) or 'pass'}\n  raise RuntimeError({FAULT_MESSAGE!r})"
     text = f"def around({', '.join(free)}):\n def f(*a, **k):\n{body}"
     around = compile(text, "fault", "exec").co_consts[0]
     raising = next(constant for constant in around.co_consts if isinstance(constant, types.CodeType))
@@ -224,7 +224,7 @@ def fault(place: Place) -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupt(place: Place) -> Iterator[None]:
-    """Interrupt the process at the first call of a function."""
+    """Interrupt the process on the first call to a function."""
 
     def interrupt_once(frame: types.FrameType, event: str, _: object) -> None:
         code = frame.f_code
@@ -256,7 +256,7 @@ def run(
         with broken if number == 0 and broken is not None else contextlib.nullcontext():
             seen.append(session.run(cell))
         seen[-1].parts["report"] = [_brief(report) for report in session.reports]
-        seen[-1].parts["messages"] = [text for text in session.shown if MESSAGE in text] + [
+        seen[-1].parts["messages"] = [text for text in session.shown if FAULT_MESSAGE in text] + [
             noted["message"]
             for report in session.reports
             for noted in report["diagnostics"]
@@ -303,12 +303,12 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
         sys.exit(seen)
     places = [Place(*json.loads(text)) for text in seen[0].parts["places"]]
     return sorted(
-        place for place in places if Path(place.file).parts[0] not in FACES and place.name not in CALLS_THE_PROGRAM
+        place for place in places if Path(place.file).parts[0] not in OUTERMOST and place.name not in CALLS_THE_PROGRAM
     )
 
 
 def is_wrapper(code: types.CodeType) -> bool:
-    """Whether a code object belongs to a wrapper made with ``functools.wraps``, or to no function."""
+    """Return whether a code object belongs to a wrapper made with ``functools.wraps``, or to no function."""
     if code.co_name.startswith("<"):
         return True
     if "<locals>" not in code.co_qualname:
@@ -322,7 +322,7 @@ def outcome(place: Place, plain: list[Seen], right: list[Seen], faulty: list[See
     """Compare a run with a fault with runs without one."""
     if isinstance(faulty, str):
         return Outcome(place, [faulty], has_report=False, is_reported=False, is_next_right=False)
-    ours = [line for line in faulty[0].parts["output"] if "compile_explain" in line or MESSAGE in line]
+    ours = [line for line in faulty[0].parts["output"] if "compile_explain" in line or FAULT_MESSAGE in line]
     for seen in faulty:
         seen.parts["output"] = [line for line in seen.parts.get("output", []) if line not in ours]
     messages, reports = ([seen.parts.pop(name, []) for seen in faulty] for name in ("messages", "report"))

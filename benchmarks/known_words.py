@@ -1,4 +1,4 @@
-"""Write the list of names and texts that redaction keeps, from the installed PyTorch.
+"""Write the list of names and strings that redaction keeps, from the installed PyTorch.
 
 They are PyTorch's and Python's own (operations, settings of Dynamo, causes of graph breaks with their texts), so they
 reveal nothing about a reader's program. Entries that the list already has stay in it, since reports of other releases

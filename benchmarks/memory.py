@@ -149,12 +149,12 @@ def ask_about_call(shell: Any, program: Program, way: str, backend: str) -> None
     run_cell(shell, f"import jupyter_graphbreak\nreport = jupyter_graphbreak.{way}({call}, {arguments})")
 
 
-def question(way: str) -> Callable[[Any, Program, str, str], None]:
+def asking_function(way: str) -> Callable[[Any, Program, str, str], None]:
     """Return the function that asks about a program in one of the ways."""
     return ask_about_call if way in CALLS else ask_by_capture if way in CAPTURES else ask_in_cell
 
 
-def set_up(shell: Any, width: int, program: Program) -> int:
+def define_names(shell: Any, width: int, program: Program) -> int:
     """Define the names that a cell uses, and return the bytes of the tensors that its call holds."""
     import torch
 
@@ -175,10 +175,10 @@ def reset_peak() -> int:
     """Return the memory of this process, and reset its peak."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
-    return status("VmRSS")
+    return status_bytes("VmRSS")
 
 
-def status(name: str) -> int:
+def status_bytes(name: str) -> int:
     """Return a number of bytes from the kernel's status of this process."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) * 1024
@@ -190,17 +190,17 @@ def measure(program: Program, way: str, mib: int, backend: str) -> tuple[int, in
 
     torch.manual_seed(0)
     shell = make_shell()
-    ask = question(way)
-    set_up(shell, 8, program)
+    ask = asking_function(way)
+    define_names(shell, 8, program)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         ask(shell, program, way, backend)  # first-time loading and compiling do not count
-        held_bytes = set_up(shell, round((mib * (1 << 20) / 4 / _LAYERS) ** 0.5), program)
+        held_bytes = define_names(shell, round((mib * (1 << 20) / 4 / _LAYERS) ** 0.5), program)
         if way.endswith(" again"):
             ask(shell, program, way, backend)
         shell.user_ns.pop("report", None)
         before = reset_peak()
         ask(shell, program, way, backend)
-    return held_bytes, status("VmHWM") - before
+    return held_bytes, status_bytes("VmHWM") - before
 
 
 def measure_in_process(program: str, way: str, arguments: argparse.Namespace) -> tuple[int, int]:

@@ -115,15 +115,15 @@ CLOSE = 0.05
 TIE = 0.01
 
 
-def text_of(breaks: list[Break], fixed: int | None = None) -> str:
-    """Return the text of a program, with one of its breaks fixed."""
+def source_of(breaks: list[Break], fixed: int | None = None) -> str:
+    """Return the source text of a program, optionally with one of its breaks fixed."""
     lines = [part.fixed if index == fixed else part.broken for index, part in enumerate(breaks)]
     return f"{HEAD}def f(x, w):\n    y = x\n{BETWEEN}{''.join(f'{line}{BETWEEN}' for line in lines)}    return y\n"
 
 
-def load_program(folder: Path, text: str, numbers: itertools.count[int]) -> Callable[..., Any]:
+def load_program(folder: Path, text: str, file_numbers: itertools.count[int]) -> Callable[..., Any]:
     """Write a program to a separate file, and return its function."""
-    path = folder / f"program_{next(numbers)}.py"
+    path = folder / f"program_{next(file_numbers)}.py"
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
@@ -166,7 +166,7 @@ def median_us(call: Callable[[], Any], calls: int = 300) -> float:
 
 
 def is_right(order: list[int], saved: list[tuple[float, float]], call_us: float) -> bool:
-    """Whether no break comes before one that saves significantly more."""
+    """Return whether no break comes before one that saves significantly more."""
     return all(
         saved[later][0] - saved[earlier][0] <= max(saved[later][1] + saved[earlier][1], TIE * call_us)
         for earlier, later in itertools.combinations(order, 2)
@@ -175,7 +175,7 @@ def is_right(order: list[int], saved: list[tuple[float, float]], call_us: float)
 
 def order_of(report: jupyter_graphbreak.Report, breaks: list[Break]) -> list[int]:
     """Return the indexes of a program's breaks in the order of its report."""
-    lines = text_of(breaks).split("\n")
+    lines = source_of(breaks).split("\n")
     places = [
         index for index, line in enumerate(lines) for part in breaks if line and line in part.broken.split("\n")[:1]
     ]
@@ -197,7 +197,7 @@ def main() -> int:
     parser.add_argument("--backend", default="inductor")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    numbers = itertools.count()
+    file_numbers = itertools.count()
     right = close = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -205,7 +205,7 @@ def main() -> int:
             torch.manual_seed(0)
             x, w = torch.rand(size, size), torch.randn(size, size) / size
             variants = [None, *range(len(breaks))]
-            functions = [load_program(folder, text_of(breaks, fixed), numbers) for fixed in variants]
+            functions = [load_program(folder, source_of(breaks, fixed), file_numbers) for fixed in variants]
             compiled = [torch.compile(function, backend=arguments.backend) for function in functions]
             saved = saved_us([functools.partial(call, x, w) for call in compiled], arguments.rounds)
             call = functools.partial(compiled[0], x, w)

@@ -99,7 +99,7 @@ def run_process(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
     return result
 
 
-def spread(values: list[float], number_format: str = ".3f") -> str:
+def format_spread(values: list[float], number_format: str = ".3f") -> str:
     """Return the median of values, their quartiles and their extremes."""
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     numbers = (statistics.median(values), low, high, min(values), max(values))
@@ -124,10 +124,10 @@ def compare(backend: str, size: str, pairs: int) -> None:
     for clock in Cost._fields:
         with_us, without = ([getattr(cost, clock) for cost in costs] for costs in (watched, plain))
         ratios = [a / b for a, b in zip(with_us, without, strict=True)]
-        print(f"  {clock:4} without  {spread(without)} s")
-        print(f"  {clock:4} with     {spread(with_us)} s")
-        print(f"  {clock:4} ratio    {spread(ratios)}")
-    print(f"  capture_s/wall_s {spread(shares, '.2%')}", flush=True)
+        print(f"  {clock:4} without  {format_spread(without)} s")
+        print(f"  {clock:4} with     {format_spread(with_us)} s")
+        print(f"  {clock:4} ratio    {format_spread(ratios)}")
+    print(f"  capture_s/wall_s {format_spread(shares, '.2%')}", flush=True)
 
 
 def main() -> None:

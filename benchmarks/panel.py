@@ -45,7 +45,7 @@ _QUIET_MS = 20
 
 _SHOW = "() => { jupyterapp.shell.activateById('jupyter-graphbreak-panel'); }"
 _HIDE = "() => { jupyterapp.shell.collapseRight(); }"
-#: Another side panel of JupyterLab, to measure the cost of opening the side without ours.
+#: A different side panel of JupyterLab, to measure the cost of opening the side without ours.
 _SHOW_OTHER = "() => { jupyterapp.shell.activateById('jp-property-inspector'); }"
 _SWITCH = "id => { jupyterapp.shell.activateById(id); }"
 _ROWS = "document.querySelectorAll('.jp-GraphBreakPanel-item').length"
@@ -87,7 +87,7 @@ def _save(lab: Lab, name: str, cell_count: int, report_count: int, break_count: 
 
 
 def _report(title: str, breaks: int) -> Report:
-    """Return a report of a cell with a unique text."""
+    """Return a report of a cell whose first line has a comment of its own."""
     report = big(breaks=breaks, ops=breaks * 10)
     (source,) = report.sources
     (segment,) = source.segments

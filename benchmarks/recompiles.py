@@ -70,7 +70,7 @@ def count_compilations(text: str, folder: Path) -> tuple[int, int]:
 
 
 def apply_change(text: str, remedy: Remedy) -> str:
-    """Return a program with a change; code without a place is appended, before the calls are."""
+    """Return a program with a change; code that replaces no line is appended, before the calls are."""
     if remedy.edits:
         return apply_edits(text, list(remedy.edits))
     return f"{text}\n{remedy.code}\n"
@@ -99,7 +99,7 @@ def is_as_claimed(program: Program, folder: Path) -> bool:
 
 
 def main() -> None:
-    """Check all programs, or those that are named."""
+    """Check all programs, or those that the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("names", nargs="*", help="the names of programs")
     names = parser.parse_args().names

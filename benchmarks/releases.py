@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def is_current(result: Path) -> bool:
-    """Whether a result is newer than the sources and without failures."""
+    """Return whether a result is newer than the sources and without failures."""
     if not result.exists() or result.stat().st_mtime <= newest_source():
         return False
     return int(json.loads(result.read_text(encoding="utf-8"))["failed"]) == 0

@@ -1,4 +1,4 @@
-"""Try remedies for a set of programs, and print places, verdicts and seconds per break.
+"""Try remedies for a set of programs, and print locations, verdicts and seconds per break.
 
 Run it by hand: ``python benchmarks/remedies.py [--backend inductor] [--programs FILE.py]``. A file of programs defines
 functions or modules and ``CASES``: a dict of names to a callable and its arguments.

@@ -21,7 +21,7 @@ CALLS, ROUNDS = 20, 30
 
 
 def milliseconds(*functions: Callable[[], object]) -> list[float]:
-    """Return the median time of a call of each function, measured alternately."""
+    """Return the median time of a call to each function; the functions take turns."""
     times: list[list[float]] = [[] for _ in functions]
     for function in functions:
         for _ in range(CALLS):
@@ -44,7 +44,7 @@ def print_times(name: str, function: Callable[..., Any], x: torch.Tensor) -> Non
 
 
 def print_guard_times() -> None:
-    """Print the time of a call of 60 small layers with all guards, and with fewer in both ways that cost.md names."""
+    """Print the time of a call to 60 small layers with all guards, and with fewer in both ways that cost.md names."""
     layers, x = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(60))), torch.randn(1, 4)
 
     # Two functions, because compiled code belongs to the code of a function.

@@ -42,7 +42,7 @@ def run_timed(command: list[str]) -> tuple[float, float, str]:
 
 
 def main() -> None:
-    """Time both, alternating."""
+    """Time both programs in turn."""
     source = Path(sys.argv[1])
     tlparse = sys.argv[2] if len(sys.argv) > 2 else shutil.which("tlparse")  # noqa: PLR2004
     megabytes = int(sys.argv[3]) if len(sys.argv) > 3 else 200  # noqa: PLR2004

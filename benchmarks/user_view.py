@@ -32,7 +32,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import jupyter_graphbreak
-from benchmarks.described_values import Describer, normal
+from benchmarks.described_values import Describer, normalize
 from jupyter_graphbreak.report.schema import MIME_TYPE
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Stream(io.StringIO):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator] # nor can Dynamo trace into the stream of a kernel
     def write(self, text: str) -> int:
-        """Record a text."""
+        """Record a string."""
         text.encode("utf-8", "backslashreplace" if self._name == "stderr" else "strict")
         if self._written and self._written[-1][0] == self._name:
             text = self._written.pop()[1] + text
@@ -215,7 +215,7 @@ class Session:
         with self._captured() as file:
             result = self._shell.run_cell(cell.source(self._options, plain=self._plain), store_history=True)
             file.seek(0)
-            of_processes = normal(file.read().decode(errors="replace")).splitlines()
+            of_processes = normalize(file.read().decode(errors="replace")).splitlines()
         describer = Describer()
         error = result.error_in_exec or result.error_before_exec
         parts = {
@@ -223,7 +223,7 @@ class Session:
             "of processes": of_processes,
             "result": [describer.describe(result.result)],
             "error": [] if cell.has_magic else [describer.describe(error)],
-            "settings": [f"{name}: {normal(text)}" for name, text in _settings().items()],
+            "settings": [f"{name}: {normalize(text)}" for name, text in _settings().items()],
             "names": [
                 f"{name} = {describer.describe(value)}"
                 for name, value in sorted(self._shell.user_ns.items())
@@ -239,11 +239,11 @@ class Session:
                 str([name for name in vars(sys) if name.startswith("last_")]),
             ],
         }
-        parts = {name: [normal(line) for line in lines] for name, lines in parts.items()}
+        parts = {name: [normalize(line) for line in lines] for name, lines in parts.items()}
         return Seen(parts, self._outcome_in_report() if cell.is_explained and not self._plain else "plain")
 
     def _output(self, cell: Cell) -> list[str]:
-        lines = [f"{name}: {line}" for name, text in self._written for line in normal(text).splitlines()]
+        lines = [f"{name}: {line}" for name, text in self._written for line in normalize(text).splitlines()]
         if cell.has_magic:  # its line is the first without our magic, and the second with it
             lines = [line for line in lines if not _LINE_OF_CODE.match(line)]
         return list(_without_our_frames(lines))
@@ -278,7 +278,7 @@ class Session:
 
 
 def _without_our_frames(lines: list[str]) -> Iterator[str]:
-    """Yield the lines of an output without our frames in printed stacks, which *Limits* names."""
+    """Yield the lines of an output without our frames in printed stacks, which *Limits* mentions."""
     below = ""
     for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
         is_ours = "/jupyter_graphbreak/ipython/" in line or following.endswith(" MAGIC")
@@ -292,7 +292,7 @@ def _without_our_frames(lines: list[str]) -> Iterator[str]:
 
 
 def run_in_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
-    """Return the result of a task in a fork of this process, or a text if it failed."""
+    """Return the result of a task in a fork of this process, or an error message if it failed."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -105,7 +105,7 @@ def transformers_step(callback: Any, step: int) -> None:
         ("TransformersCallback", "transformers", "TrainerCallback", transformers_step),
     ],
 )
-def test_a_training_is_watched_after_its_warm_up(
+def test_training_is_watched_after_its_warm_up(
     name: str, module: str, base: str, begin_step: Callable[[Any, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in = types.ModuleType(module)

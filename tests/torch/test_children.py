@@ -206,7 +206,7 @@ AT_START: list[Callable[[], None]] = []
 
 
 def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) -> None:
-    def at_start(event: str, _: object) -> None:
+    def call_last_hook(event: str, _: object) -> None:
         if AT_START and event == "os.system":
             AT_START[-1]()
 
@@ -225,7 +225,7 @@ def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) ->
     barrier = threading.Barrier(2)
     thread = threading.Thread(target=other)
     with trace_child_processes(print) as folder:
-        sys.addaudithook(at_start)
+        sys.addaudithook(call_last_hook)
         thread.start()
         barrier.wait()
         AT_START.append(interfere)
@@ -246,7 +246,7 @@ def test_a_shell_that_compiled_code_starts_is_reported_as_without_us() -> None:
         os.system("exit 0")  # noqa: S605 - what is tested
         return x + 1
 
-    def reported(**options: Any) -> Any:
+    def report_breaks_and_effects(**options: Any) -> Any:
         torch.compiler.reset()
         with capture(entries=True, **options) as run:
             torch.compile(starts, backend="eager")(torch.ones(3))
@@ -254,8 +254,8 @@ def test_a_shell_that_compiled_code_starts_is_reported_as_without_us() -> None:
         return breaks, [effect.what for effect in run.check().effects or ()]
 
     system = os.system
-    expected = reported()
-    assert reported(processes=True) == expected
+    expected = report_breaks_and_effects()
+    assert report_breaks_and_effects(processes=True) == expected
     assert expected[1] == ["runs the command exit 0"]
     assert os.system is system
 

@@ -82,7 +82,7 @@ def run(shell: Any, code: str) -> list[int]:
     return list(shell.user_ns.get("graphs", []))
 
 
-def reported(shell: Any) -> list[int]:
+def operation_counts(shell: Any) -> list[int]:
     """Return the number of operations in each graph of the last report."""
     shown = [output["data"][MIME_TYPE] for output in shell.display_pub.outputs if MIME_TYPE in output["data"]]
     return [len(graph["ops"]) for graph in shown[-1]["graphs"]]
@@ -101,7 +101,7 @@ def test_a_function_disabled_in_an_earlier_cell_stays_disabled(shell: Any, decor
     assert run(shell, caller) == [1, 1]
     for _ in range(2):
         assert run(shell, f"%%compile_explain\n{caller}") == [1, 1]
-        assert reported(shell) == [1, 1]
+        assert operation_counts(shell) == [1, 1]
     other = CALLER.format(called="other")
     assert run(shell, f"%%compile_explain\n{other}") == [1, 1]
     assert run(shell, other) == [1, 1]

@@ -12,7 +12,7 @@ from torch._inductor.exc import InductorError
 import jupyter_graphbreak
 
 
-def unfinished(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+def fail_to_compile(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
     raise NotImplementedError("this operation")
 
 
@@ -22,20 +22,21 @@ def scaled(x: torch.Tensor) -> torch.Tensor:
 
 def test_the_error_is_named_and_no_break_is_called_allowed() -> None:
     with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
-        torch.compile(scaled, backend=unfinished)(torch.ones(2))
+        torch.compile(scaled, backend=fail_to_compile)(torch.ones(2))
     (break_,) = run.report.breaks
     assert break_.outcome == "error"
     assert break_.advice[0].text.startswith("the graph was captured and the backend failed on it")
     text = run.report.to_text()
-    assert "Backend error (BackendCompilerFailed): backend='unfinished' raised: NotImplementedError: this" in re.sub(
-        r"\s+", " ", text
+    assert (
+        "Backend error (BackendCompilerFailed): backend='fail_to_compile' raised: NotImplementedError: this"
+        in re.sub(r"\s+", " ", text)
     )
     assert "an error, although breaks are allowed" in text
     assert "allowed by default" not in re.sub(r"\s+", " ", text)
     assert "an error, although breaks are allowed" in run.report.to_html()
 
 
-def test_a_failure_of_inductor_leads_to_the_doctor() -> None:
+def test_an_inductor_failure_leads_to_the_doctor() -> None:
     def lacking(*_: Any) -> Any:
         raise InductorError(RuntimeError("No working C++ compiler found"), None)
 
@@ -76,7 +77,7 @@ def test_an_operation_that_only_the_backend_cannot_trace_is_one_break_with_a_set
     assert torch.equal(model.weight.grad, torch.full((2,), 2.0))
 
 
-def test_the_place_of_a_failure_is_the_operation_that_the_backend_could_not_run() -> None:
+def test_the_location_of_a_failure_is_the_operation_that_the_backend_could_not_run() -> None:
     class RefusesSums(torch.fx.Interpreter):
         def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
             if target == "sum":
@@ -99,7 +100,7 @@ def test_the_place_of_a_failure_is_the_operation_that_the_backend_could_not_run(
     assert [place.code for place in break_.stack[-2:]] == ["y = total(x.relu())", "return x.sum()"]
 
 
-def test_an_internal_error_of_dynamo_is_the_break_that_ended_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dynamos_internal_error_is_the_break_that_ended_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking(*_: Any, **__: Any) -> Any:
         raise AttributeError("'method' object has no attribute '__dict__'")
 
@@ -115,12 +116,12 @@ def test_an_internal_error_of_dynamo_is_the_break_that_ended_the_run(monkeypatch
 
 def test_with_suppressed_errors_nothing_is_called_compiled() -> None:
     with jupyter_graphbreak.capture() as run, torch._dynamo.config.patch(suppress_errors=True):
-        result = torch.compile(scaled, backend=unfinished)(torch.ones(2))
+        result = torch.compile(scaled, backend=fail_to_compile)(torch.ones(2))
     assert result.tolist() == [3, 3]
     assert "Nothing was compiled: scaled ran eagerly." in run.report.to_text().replace("\n", " ")
 
 
-def test_an_error_of_the_program_itself_is_one_where_breaks_are_allowed() -> None:
+def test_an_error_of_the_program_itself_is_an_error_although_breaks_are_allowed() -> None:
     def product(x: torch.Tensor) -> torch.Tensor:
         return x @ x
 

@@ -36,7 +36,7 @@ class ByHand(NamedTuple):
     graphs: int | None
 
 
-def counting() -> tuple[Callable[..., Any], list[int]]:
+def counting_backend() -> tuple[Callable[..., Any], list[int]]:
     counted: list[int] = []
 
     def backend(gm: torch.fx.GraphModule, _: Any) -> Any:
@@ -46,7 +46,7 @@ def counting() -> tuple[Callable[..., Any], list[int]]:
     return backend, counted
 
 
-def exported(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, strict: bool) -> Any:
+def export(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, strict: bool) -> Any:
     class Wrapped(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -59,49 +59,49 @@ def exported(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, strict: 
     return torch.export.export(module, args, kwargs, strict=strict).module()
 
 
-def traced(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def trace(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kwargs:
         return torch.jit.trace(fn, example_kwarg_inputs={"x": args[0], **kwargs})
     return torch.jit.trace(fn, args)
 
 
-def captured(frontend: str, fn: Any, case: Any, backend: Any) -> Any:
-    args, kwargs = copies(case.first, case.kwargs)
+def capture_by_hand(frontend: str, fn: Any, case: Any, backend: Any) -> Any:
+    args, kwargs = copy_arguments(case.first, case.kwargs)
     match frontend:
         case "torch.jit.trace":
-            return traced(fn, args, kwargs)
+            return trace(fn, args, kwargs)
         case "torch.jit.script":
             return torch.jit.script(fn)
         case "torch.fx.symbolic_trace":
             return torch.fx.symbolic_trace(fn)
         case "torch.compile" | "torch.compile(fullgraph=True)":
             return torch.compile(fn, backend=backend, fullgraph="fullgraph" in frontend)
-    return exported(fn, args, kwargs, strict="strict" in frontend)
+    return export(fn, args, kwargs, strict="strict" in frontend)
 
 
-def by_hand(frontend: str, case: Any) -> ByHand:
-    """Capture, run with both inputs and compare with eager, without using the package."""
+def compare_by_hand(frontend: str, case: Any) -> ByHand:
+    """Capture a function, run the program with both inputs and compare it with eager mode, without the package."""
     torch._dynamo.reset()
     torch.nn.modules.module._global_buffer_registration_hooks.clear()  # a failed export of torch 2.9 leaves one
-    backend, counted = counting()
+    backend, counted = counting_backend()
     fn = case.make()
     initial = tensors_of(fn)
     random.seed(7)  # different from the seed of the calls
     try:
-        program = captured(frontend, fn, case, backend)
+        program = capture_by_hand(frontend, fn, case, backend)
         restore(fn, initial)  # capturing may run it
-        actual = called(program, case.first, case.kwargs)
+        actual = call_seeded(program, case.first, case.kwargs)
     except Exception as error:  # noqa: BLE001
         return ByHand("raises", type(error).__name__, None)
     graphs = len(counted) if "compile" in frontend else 1
     eager = case.make()
-    wrong = not same(called(eager, case.first, case.kwargs), actual)
+    wrong = not are_close(call_seeded(eager, case.first, case.kwargs), actual)
     refused, expected = None, None
     with contextlib.suppress(Exception):
-        expected = called(eager, case.second, case.kwargs)
+        expected = call_seeded(eager, case.second, case.kwargs)
     try:
-        actual = called(program, case.second, case.kwargs)
-        wrong = wrong or expected is None or not same(expected, actual)
+        actual = call_seeded(program, case.second, case.kwargs)
+        wrong = wrong or expected is None or not are_close(expected, actual)
     except Exception as error:  # noqa: BLE001
         refused = type(error).__name__ if expected is not None else None
     if wrong:
@@ -118,17 +118,17 @@ def restore(fn: Any, state: dict[str, torch.Tensor]) -> None:
         fn.load_state_dict(state)
 
 
-def copies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def copy_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     def copy(value: Any) -> Any:
         return value.clone() if isinstance(value, torch.Tensor) else value
 
     return tuple(map(copy, args)), {key: copy(value) for key, value in kwargs.items()}
 
 
-def called(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def call_seeded(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     torch.manual_seed(0)
     random.seed(0)
-    args_copy, named = copies(args, kwargs)
+    args_copy, named = copy_arguments(args, kwargs)
     value = (
         program(x=args_copy[0], **named)
         if isinstance(program, torch.jit.ScriptFunction) and named
@@ -139,7 +139,7 @@ def called(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     return value, [tensor for tensor in args_copy if isinstance(tensor, torch.Tensor)]
 
 
-def same(expected: Any, actual: Any) -> bool:
+def are_close(expected: Any, actual: Any) -> bool:
     try:
         torch.testing.assert_close(actual, expected, equal_nan=True)
     except AssertionError:
@@ -174,7 +174,7 @@ def test_every_verdict_agrees_with_running_the_front_end_by_hand(name: str) -> N
     case = CASES[name]
     verdicts = compare_frontends(case.make(), *case.first, also=[case.second], **case.kwargs)
     for frontend in FRONTENDS:
-        expected = by_hand(frontend, case)
+        expected = compare_by_hand(frontend, case)
         verdict = verdicts[frontend]
         agrees = {"captures", "breaks", "eager"}
         outcome = "agrees" if verdict.outcome in agrees else verdict.outcome
@@ -298,8 +298,8 @@ def test_lost_side_effects_are_noted() -> None:
     printing = compare_frontends(CASES["prints"].make(), torch.ones(3))
     assert "drops what the function prints" in printing["torch.jit.trace"].notes
     assert printing["torch.compile"].notes == []
-    counting = compare_frontends(CASES["list_argument_changed"].make(), torch.ones(3))
-    assert "does not change seen as the function does" in counting["torch.fx.symbolic_trace"].notes
+    verdicts = compare_frontends(CASES["list_argument_changed"].make(), torch.ones(3))
+    assert "does not change seen as the function does" in verdicts["torch.fx.symbolic_trace"].notes
 
 
 def test_program_with_equal_values_and_different_gradients_is_wrong() -> None:
@@ -408,7 +408,7 @@ def test_user_function_module_and_settings_do_not_change() -> None:
 
 @pytest.mark.exhaustive
 def test_earlier_compilations_stay_valid() -> None:
-    backend, counted = counting()
+    backend, counted = counting_backend()
     module = CASES["module_in_training"].make()
     compiled: Any = torch.compile(module, backend=backend)
     compiled(torch.ones(4, 3))

@@ -1,4 +1,4 @@
-"""Generators: which are breaks themselves, which follow from a different break, and messages about those in use."""
+"""Which generators are breaks themselves, which follow from a different break, and messages about unfinished ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.results import Report
 
 ONES = torch.ones(3)
-#: Earlier releases give up some functions silently or for different reasons.
+#: Earlier releases stop compiling some functions silently or for different reasons.
 IS_RECENT = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
 #: Since Python 3.13, json has no generators that Dynamo tries to compile, and pathlib breaks at one more call.
 IS_BEFORE_3_13 = sys.version_info < (3, 13)
@@ -103,14 +103,14 @@ def numbers() -> Iterator[int]:
     yield 2
 
 
-def uses_its_own(x: torch.Tensor, folder: str) -> torch.Tensor:
+def uses_own_generator(x: torch.Tensor, folder: str) -> torch.Tensor:
     y = x + 1
     with open(os.path.join(folder, "mine"), "w"):  # noqa: PTH118, PTH123
         total = sum(numbers())
     return y * total
 
 
-def refused(report: Report) -> list[str]:
+def refused_generators(report: Report) -> list[str]:
     """Return the generators that are breaks themselves."""
     return [b.stack[-1].function or "" for b in report.breaks if b.gb_type == "Attempt to trace generator"]
 
@@ -129,7 +129,7 @@ def test_generators_of_the_standard_library_are_left_out(
     for name in [name for name in sys.modules if name.startswith("torch.utils.serialization")]:
         monkeypatch.delitem(sys.modules, name)  # torch.save imports it, which runs generators
     report = jupyter_graphbreak.explain(function, ONES, str(tmp_path))
-    assert refused(report) == []
+    assert refused_generators(report) == []
     assert len(report.breaks) == breaks
     assert [skipped.function for skipped in report.skipped if skipped.kind == "generator"] == []
 
@@ -142,8 +142,8 @@ def test_generators_of_a_library_follow_from_the_break_that_called_them(
     (folder / "counting_library.py").write_text("def counted():\n    yield 1\n    yield 2\n")
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setattr(sys.modules[__name__], "numbers", importlib.import_module("counting_library").counted)
-    report = jupyter_graphbreak.explain(uses_its_own, ONES, str(tmp_path))
-    assert refused(report) == []
+    report = jupyter_graphbreak.explain(uses_own_generator, ONES, str(tmp_path))
+    assert refused_generators(report) == []
     known = {break_.id: break_ for break_ in report.breaks}
     (skipped,) = [skipped for skipped in report.skipped if skipped.kind == "generator"]
     assert skipped.function == "counted"
@@ -153,8 +153,8 @@ def test_generators_of_a_library_follow_from_the_break_that_called_them(
 
 
 def test_the_users_own_generator_is_a_break(tmp_path: Path) -> None:
-    report = jupyter_graphbreak.explain(uses_its_own, ONES, str(tmp_path))
-    assert refused(report) == ["numbers"]
+    report = jupyter_graphbreak.explain(uses_own_generator, ONES, str(tmp_path))
+    assert refused_generators(report) == ["numbers"]
     (skipped,) = [skipped for skipped in report.skipped if skipped.kind == "generator"]
     assert (skipped.function, skipped.way_out) == ("numbers", "compile the function that consumes it")
 

@@ -18,7 +18,7 @@ from tests.support import warm_processes
 from tests.support.sampling import sample_parameters
 
 HERE = Path(__file__).parent
-#: The process has loaded PyTorch already, which reads the variable TORCH_TRACE only then.
+#: PyTorch reads the variable TORCH_TRACE only while it is loaded, and this process has loaded it already.
 LIVE = """
 import logging, runpy, sys
 import jupyter_graphbreak
@@ -106,7 +106,7 @@ def test_a_program_live_and_through_its_log(fork_server_folder: Path, tmp_path: 
 
 @pytest.mark.exhaustive
 @needs_skips
-def test_no_place_is_listed_twice_if_a_log_is_ambiguous(fork_server_folder: Path, tmp_path: Path) -> None:
+def test_no_location_is_listed_twice_if_a_log_is_ambiguous(fork_server_folder: Path, tmp_path: Path) -> None:
     live, logged = live_and_logged(fork_server_folder, tmp_path, "logged/one_line_unclear")
     in_run, in_log = (
         Counter((place(report, break_.location), break_.gb_id) for break_ in report.breaks) for report in (live, logged)

@@ -48,8 +48,8 @@ WATCHED_ELSEWHERE = [
 CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((1, 2, 3, 4, 5), {}), ((), {"alpha": 1, "beta": 2}), ((), {})]
 
 
-def place(module: str, path: str) -> tuple[Any, str]:
-    """Return the module or class that has a name, and the name."""
+def owner_and_name(module: str, path: str) -> tuple[Any, str]:
+    """Return the module or class that a path leads to, and the last name of the path."""
     owner = importlib.import_module(module)
     *classes, name = path.split(".")
     for inner in classes:
@@ -86,7 +86,7 @@ def namespace(module: str) -> dict[str, int]:
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_hook_passes_everything_on(module: str, path: str, raises: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
-        owner, name = place(module, path)
+        owner, name = owner_and_name(module, path)
         real = inspect.getattr_static(owner, name)
     except AttributeError:
         assert torch.__version__ < "2.13" or "skip" in path or "mode" in path or path == "log_graph_break"

@@ -155,15 +155,15 @@ def test_the_program_gets_the_same_answers_and_the_same_error() -> None:
 
     compiled = torch.compile(fail, backend="eager", fullgraph=True)
 
-    def called() -> list[str]:
+    def traceback_names() -> list[str]:
         torch._dynamo.reset()
         with pytest.raises(Exception, match="graph_break") as raised:
             compiled(ONES)
         return [entry.name for entry in raised.traceback]
 
-    plain_frames = called()
+    plain_frames = traceback_names()
     with jupyter_graphbreak.capture():
-        assert called() == plain_frames
+        assert traceback_names() == plain_frames
 
 
 def test_a_path_survives_redaction_without_the_users_words() -> None:

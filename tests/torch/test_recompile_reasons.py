@@ -47,7 +47,7 @@ class Scaled(torch.nn.Module):
         return x * 2 if self.mode == "a" else x
 
 
-def varied(report: Report) -> dict[str, tuple[str, list[str | None]]]:
+def varied_values(report: Report) -> dict[str, tuple[str, list[str | None]]]:
     """Return the values that varied in the only recompiled function: how often, and the code of their lines."""
     (again,) = recompilations(report)
     return {
@@ -63,7 +63,7 @@ def test_sizes_flags_and_names_that_vary_together_are_all_named() -> None:
     report = run.report
     in_json = {reason.guard.split()[0] for recompile in report.recompiles for reason in recompile.reasons}
     assert in_json == {"name", "causal", "tensor"}
-    stories = varied(report)
+    stories = varied_values(report)
     total = len(report.recompiles)
     assert stories["dimension 0 of x: 4 -> 5 -> ... -> 10"] == (f"all {total} times", [])
     assert stories["causal: False -> True"][1] == ["if causal:"]
@@ -261,7 +261,7 @@ def test_attributes_globals_and_closures_are_named_at_their_own_lines(monkeypatc
         model.mode = "b"
         compiled(x, True)
         compiled(x, False)
-    stories = varied(run.report)
+    stories = varied_values(run.report)
     assert {name.partition(":")[0]: lines for name, (_, lines) in stories.items()} == {
         "flag": ["if flag:"],
         "self.mode": ['return x * 2 if self.mode == "a" else x'],
@@ -282,7 +282,7 @@ def test_attributes_globals_and_closures_are_named_at_their_own_lines(monkeypatc
         scaled(x)
         name = "b"
         scaled(x)
-    stories = varied(run.report)
+    stories = varied_values(run.report)
     assert {name.partition(":")[0]: lines for name, (_, lines) in stories.items()} == {
         "factor": ["y = x * factor"],
         "name": ['return y + 1 if name == "a" else y'],

@@ -15,7 +15,7 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.results import Report
 
-#: Earlier releases do not report the frames that Dynamo did not begin.
+#: Earlier releases do not report the frames that Dynamo did not begin to compile.
 REPORTS_SKIPS = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
 ONES, DOUBLES = torch.ones(3), torch.ones(3, dtype=torch.float64)
 WORDS = "ran eagerly|compiled before this run|compiled with its caller|not reached|not known if it ran"
@@ -28,7 +28,7 @@ def fresh() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def recorded(run: Callable[[], object]) -> Report:
+def record_call(run: Callable[[], object]) -> Report:
     """Record a call without forgetting earlier compilations, unlike ``explain``."""
     with recorder.record() as recording:
         run()
@@ -36,7 +36,7 @@ def recorded(run: Callable[[], object]) -> Report:
 
 
 class Wording(NamedTuple):
-    """The words in the text, in the break's card and in the table of resume functions."""
+    """What a report says of a resume function: in the text, in the break's card and in the table."""
 
     text: str
     card: list[str]
@@ -73,20 +73,20 @@ def number_after(x: torch.Tensor) -> int:
 
 def test_a_resume_function_that_an_earlier_run_compiled_may_have_run() -> None:
     same_after(ONES)
-    shown = wording(recorded(lambda: same_after(DOUBLES)))
+    shown = wording(record_call(lambda: same_after(DOUBLES)))
     assert shown.text.endswith("in same_after (compiled before this run)")
     assert shown.card == shown.table == ["compiled before this run"]
 
 
 def test_a_resume_function_without_tensors_runs_eagerly() -> None:
-    shown = wording(recorded(lambda: number_after(ONES)))
+    shown = wording(record_call(lambda: number_after(ONES)))
     words = "ran eagerly" if REPORTS_SKIPS else "not known if it ran"
     assert shown.text.endswith(f"in number_after ({words})")
     assert shown.card == shown.table == [words]
 
 
 def test_a_branch_not_taken_is_not_reached() -> None:
-    shown = wording(recorded(lambda: branch(ONES)))
+    shown = wording(record_call(lambda: branch(ONES)))
     words = "not reached" if REPORTS_SKIPS else "not known if it ran"
     assert shown.text.endswith("the other branch was not taken" if REPORTS_SKIPS else "the other branch may have run")
     assert shown.card == shown.table == [words]
@@ -94,7 +94,7 @@ def test_a_branch_not_taken_is_not_reached() -> None:
 
 def test_a_resume_function_that_may_run_eagerly_because_of_an_earlier_run_is_unknown() -> None:
     branch(ONES)
-    shown = wording(recorded(lambda: branch(DOUBLES)))
+    shown = wording(record_call(lambda: branch(DOUBLES)))
     assert shown.text.endswith("the other branch may have run")
     assert shown.card == shown.table == ["not known if it ran"]
 
@@ -147,8 +147,8 @@ def number_from(x: torch.Tensor) -> int:
     return number_of(x) + 1
 
 
-def nested(function: Callable[[torch.Tensor], object], *inputs: torch.Tensor) -> Report:
-    """Record calls of a function compiled with the flag, which is off again at the end of the run."""
+def record_nested(function: Callable[[torch.Tensor], object], *inputs: torch.Tensor) -> Report:
+    """Record calls to a function compiled with nested graph breaks, a setting that is off again when the run ends."""
 
     def run() -> None:
         with torch._dynamo.config.patch(nested_graph_breaks=True):
@@ -156,7 +156,7 @@ def nested(function: Callable[[torch.Tensor], object], *inputs: torch.Tensor) ->
             for value in inputs:
                 compiled(value)
 
-    return recorded(run)
+    return record_call(run)
 
 
 def frames_of_resumes(report: Report) -> list[tuple[str, list[str], str | None]]:
@@ -165,7 +165,7 @@ def frames_of_resumes(report: Report) -> list[tuple[str, list[str], str | None]]
 
 
 def test_nested_resume_functions_are_in_the_graph_of_their_callers_resume_function() -> None:
-    report = nested(root, ONES)
+    report = record_nested(root, ONES)
     assert frames_of_resumes(report) == [
         ("leaf", ["B"], "inlined"), ("middle", ["B"], "inlined"), ("root", ["B"], None),
         ("leaf", ["C"], "inlined"), ("middle", ["C"], "inlined"), ("root", ["C"], None),
@@ -177,21 +177,21 @@ def test_nested_resume_functions_are_in_the_graph_of_their_callers_resume_functi
 
 def test_nested_resume_functions_of_a_branch_not_taken_are_not_reached() -> None:
     words = "not reached" if REPORTS_SKIPS else None
-    assert frames_of_resumes(nested(choosing, ONES)) == [
+    assert frames_of_resumes(record_nested(choosing, ONES)) == [
         ("either", ["B"], "inlined"), ("choosing", ["B"], None), ("either", [], words), ("choosing", [], words),
     ]  # fmt: skip
     torch._dynamo.reset()
-    both = frames_of_resumes(nested(choosing, ONES, -ONES))
+    both = frames_of_resumes(record_nested(choosing, ONES, -ONES))
     assert both[2:] == [("either", ["C"], "inlined"), ("choosing", ["C"], None)]
 
 
 def test_nested_resume_functions_of_a_function_that_calls_itself() -> None:
     inlined, own = ("again", ["A"], "inlined"), ("again", ["A"], None)
-    assert frames_of_resumes(nested(again, ONES)) == [inlined, inlined, own]
+    assert frames_of_resumes(record_nested(again, ONES)) == [inlined, inlined, own]
 
 
 def test_nested_resume_functions_without_a_graph_are_not_reported_as_compiled() -> None:
-    report = nested(number_from, ONES)
+    report = record_nested(number_from, ONES)
     assert [resume.function for resume in report.resumes] == ["number_of", "number_from"]
     for resume in report.resumes:
         assert resume.graphs == []
@@ -199,12 +199,12 @@ def test_nested_resume_functions_without_a_graph_are_not_reported_as_compiled() 
 
 
 def test_without_nesting_every_resume_function_has_a_frame() -> None:
-    report = recorded(lambda: torch.compile(root, backend="eager")(ONES))
+    report = record_call(lambda: torch.compile(root, backend="eager")(ONES))
     assert {resume.no_frame for resume in report.resumes} == {None}
 
 
-def test_the_line_is_right_after_a_test_for_none() -> None:
-    """Dynamo replaces the instruction of such a test with longer ones before it counts offsets."""
+def test_the_line_is_right_after_a_comparison_with_none() -> None:
+    """Dynamo replaces the instruction of such a comparison with longer ones before it counts offsets."""
 
     def bias_of(x: torch.Tensor, given: torch.Tensor | None = None) -> torch.Tensor:
         if given is None:
@@ -220,7 +220,7 @@ def test_the_line_is_right_after_a_test_for_none() -> None:
         total = x + bias
         return total.sin()
 
-    report = recorded(lambda: torch.compile(step, backend="eager")(ONES))
+    report = record_call(lambda: torch.compile(step, backend="eager")(ONES))
     (break_,) = report.breaks
     (resume,) = report.resumes
     assert break_.location is not None

@@ -182,7 +182,7 @@ PROGRAMS = {
 
 
 def load(tmp_path: Path, body: str, entry: str) -> Report:
-    """Run a program with a given way to compile its entry; the first line of the file is the import."""
+    """Run a program whose entry is compiled by a decorator; the first line of the file imports torch."""
     lines = body.strip("\n").split("\n")
     indent = len(lines[0]) - len(lines[0].lstrip())
     text = "\n".join(["import torch", entry, *(line[indent:] for line in lines)])
@@ -202,7 +202,7 @@ def load(tmp_path: Path, body: str, entry: str) -> Report:
     return run.report
 
 
-def expected(body: str) -> dict[int, tuple[bool, int | None]]:
+def expected_settings(body: str) -> dict[int, tuple[bool, int | None]]:
     lines = body.strip("\n").split("\n")
     settings = {}
     for number, line in enumerate(lines, start=3):
@@ -223,7 +223,7 @@ def test_setting_and_its_scope(name: str, tmp_path: Path) -> None:
         scope = scopes.get(graph_break.scope or "")
         line = scope.location.line if scope is not None and scope.location is not None else None
         actual[graph_break.location.line] = (graph_break.setting.value, line)
-    assert actual == expected(PROGRAMS[name])
+    assert actual == expected_settings(PROGRAMS[name])
     assert not [diagnostic for diagnostic in report.diagnostics if "Dynamo held" in diagnostic.message]
 
 

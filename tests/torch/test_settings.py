@@ -38,8 +38,8 @@ def second(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def compiled(*calls: tuple[Callable[[torch.Tensor], torch.Tensor], dict[str, Any]]) -> Report:
-    """Record calls of functions, each compiled with temporary settings."""
+def record_calls(*calls: tuple[Callable[[torch.Tensor], torch.Tensor], dict[str, Any]]) -> Report:
+    """Record calls to functions, each compiled with temporary settings."""
     with recorder.record() as recording:
         for function, settings in calls:
             with config.patch(settings):
@@ -48,13 +48,13 @@ def compiled(*calls: tuple[Callable[[torch.Tensor], torch.Tensor], dict[str, Any
 
 
 def test_settings_are_those_in_force_when_a_frame_compiles() -> None:
-    report = compiled((first, {"nested_graph_breaks": True, "capture_scalar_outputs": True}))
+    report = record_calls((first, {"nested_graph_breaks": True, "capture_scalar_outputs": True}))
     assert report.config == {**DEFAULTS, "nested_graph_breaks": True, "capture_scalar_outputs": True}
     assert not [note for note in report.diagnostics if "setting" in note.message]
 
 
 def test_a_setting_that_changes_between_frames_is_reported() -> None:
-    report = compiled((first, {}), (second, {"nested_graph_breaks": True}))
+    report = record_calls((first, {}), (second, {"nested_graph_breaks": True}))
     assert report.config == {**DEFAULTS, "nested_graph_breaks": True}
     (note,) = [note for note in report.diagnostics if "setting" in note.message]
     assert note.level == "info"
@@ -64,7 +64,7 @@ def test_a_setting_that_changes_between_frames_is_reported() -> None:
 
 
 def test_a_setting_that_is_reset_between_frames_is_reported() -> None:
-    report = compiled((first, {"recompile_limit": 3, "capture_scalar_outputs": True}), (second, {}))
+    report = record_calls((first, {"recompile_limit": 3, "capture_scalar_outputs": True}), (second, {}))
     assert report.config == {**DEFAULTS, "recompile_limit": 3, "capture_scalar_outputs": True}
     assert [note.message for note in report.diagnostics if "setting" in note.message] == [
         "The setting recompile_limit changed during the run: 3 for frame 0/0, 8 from frame 1/0 on.",

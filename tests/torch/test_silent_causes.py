@@ -69,7 +69,7 @@ def watch(call: Callable[[], object]) -> Report:
 
 
 def reasons(report: Report) -> list[tuple[str, str, bool]]:
-    """Return the eager functions with the kind of the reason, and whether it names a mode as the cause."""
+    """Return each eager function, the kind of its reason, and whether the reason names a mode as the cause."""
     return [(skipped.function, skipped.kind, "in which a Torch" in skipped.reason) for skipped in report.skipped]
 
 

@@ -140,7 +140,7 @@ def functions(report: Report) -> set[str]:
     return {frame.function.rpartition("_in_")[2].partition("_at_")[0] or frame.function for frame in report.frames}
 
 
-def doubts(report: Report) -> list[str]:
+def warnings_and_errors(report: Report) -> list[str]:
     return [note.message for note in report.diagnostics if note.level != "info"]
 
 
@@ -169,7 +169,7 @@ def test_two_threads_record_at_once_and_see_only_their_own_compilations() -> Non
         assert functions(report) == {name}
         assert (len(report.breaks), len(report.graphs), len(report.scopes)) == (1, 2, 1)
         assert report.scopes[0].breaks == ["b1"]
-        assert doubts(report) == []
+        assert warnings_and_errors(report) == []
     assert len(reports) == 2
 
 
@@ -216,23 +216,23 @@ def test_nested_runs_both_see_the_scopes_of_the_inner_one() -> None:
     assert len(by_line) == 2
     assert sorted(len(scope.breaks) for scope in by_line.values()) == [1, 1]
     assert [len(scope.breaks) for scope in inner.report.scopes] == [0, 1]
-    assert doubts(outer.report) == doubts(inner.report) == []
+    assert warnings_and_errors(outer.report) == warnings_and_errors(inner.report) == []
 
 
 def test_a_thread_belongs_to_the_run_that_started_it_or_to_its_own_run() -> None:
     one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
 
-    def captured() -> Report:
+    def capture_second() -> Report:
         with jupyter_graphbreak.capture() as run:
             two(ONES)
         return run.report
 
     with jupyter_graphbreak.capture() as outer:
         in_thread(lambda: in_thread(lambda: one(ONES)))
-        inner = in_thread(captured)
+        inner = in_thread(capture_second)
     assert functions(outer.report) == {"first"}
     assert functions(inner) == {"second"}
-    assert doubts(outer.report) == doubts(inner) == []
+    assert warnings_and_errors(outer.report) == warnings_and_errors(inner) == []
 
 
 def test_an_already_running_thread_belongs_to_no_run() -> None:
@@ -240,7 +240,7 @@ def test_an_already_running_thread_belongs_to_no_run() -> None:
     with Worker() as worker, jupyter_graphbreak.capture() as run:
         assert torch.equal(worker(lambda: two(ONES)), second(ONES))
     assert run.report.frames == []
-    assert doubts(run.report) == []
+    assert warnings_and_errors(run.report) == []
     with Worker() as worker, jupyter_graphbreak.capture(entries=True) as run:
         one(ONES)
         worker(lambda: two(2 * torch.ones(4)))
@@ -400,7 +400,7 @@ def test_threads_and_pools_work_after_an_internal_error(
     ] == [1, 1]
 
 
-def test_code_that_another_thread_compiles_is_not_marked() -> None:
+def test_code_that_a_different_thread_compiles_is_not_marked() -> None:
     marks: list[str] = []
     one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     with Worker() as worker, mark_compiled_code(lambda moment: functools.partial(marks.append, moment)):
@@ -475,7 +475,7 @@ def test_the_search_for_the_code_of_a_program_stops_at_our_wrappers() -> None:
 # -- Trials.
 
 
-def warned(text: str) -> None:
+def warn(text: str) -> None:
     warnings.warn(text, UserWarning, stacklevel=1)
 
 
@@ -489,8 +489,8 @@ def test_other_threads_print_log_and_warn_normally_during_a_trial(capsys: pytest
         print("theirs")  # noqa: T201
         print("theirs", file=sys.stderr)  # noqa: T201
         log.warning("theirs")
-        warned("theirs")
-        warned("theirs")
+        warn("theirs")
+        warn("theirs")
 
     try:
         with Worker() as worker, warnings.catch_warnings(record=True) as shown:
@@ -498,10 +498,10 @@ def test_other_threads_print_log_and_warn_normally_during_a_trial(capsys: pytest
             with preserve_warnings(), capture_effects() as effects:
                 print("ours")  # noqa: T201
                 log.warning("ours")
-                warned("ours")
+                warn("ours")
                 worker(work)
-            warned("theirs")
-            worker(lambda: warned("theirs"))
+            warn("theirs")
+            worker(lambda: warn("theirs"))
     finally:
         log.removeHandler(handler)
     assert (effects.printed, effects.stderr) == ("ours\n", "")
@@ -518,8 +518,8 @@ def test_other_threads_print_log_and_warn_normally_during_a_trial(capsys: pytest
 def test_the_filters_apply_to_other_threads_during_a_trial(action: Any, expected: str) -> None:
     def warn_twice() -> str:
         try:
-            warned("theirs")
-            warned("theirs")
+            warn("theirs")
+            warn("theirs")
         except UserWarning:
             return "raised"
         return "nothing" if not shown else f"shown {'twice' if len(shown) == 2 else len(shown)}"

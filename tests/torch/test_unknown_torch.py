@@ -146,7 +146,7 @@ def test_neither_hooks_nor_trace_see_a_frame(monkeypatch: pytest.MonkeyPatch) ->
     assert any("Dynamo began 2 compilations" in message for message in warnings_and_errors(report))
 
 
-def changed(records: list[Record], change: Callable[[dict[str, Any]], dict[str, Any]]) -> Report:
+def build_changed_report(records: list[Record], change: Callable[[dict[str, Any]], dict[str, Any]]) -> Report:
     return build_report([Record(change(record.envelope), record.payload) for record in records])
 
 
@@ -162,7 +162,7 @@ def changed(records: list[Record], change: Callable[[dict[str, Any]], dict[str, 
 def test_an_entry_has_a_different_name(kind: str, doubt: str) -> None:
     with recorder.record() as recording:
         torch.compile(breaks, backend="eager")(ONES)
-    report = changed(
+    report = build_changed_report(
         recording.records,
         lambda envelope: {("renamed" if key == kind else key): value for key, value in envelope.items()},
     )
@@ -172,7 +172,7 @@ def test_an_entry_has_a_different_name(kind: str, doubt: str) -> None:
 def test_the_metrics_are_empty() -> None:
     with recorder.record() as recording:
         torch.compile(breaks, backend="eager")(ONES)
-    report = changed(
+    report = build_changed_report(
         recording.records,
         lambda envelope: {**envelope, **({"compilation_metrics": {}} if "compilation_metrics" in envelope else {})},
     )
@@ -340,11 +340,11 @@ def test_a_run_summary_of_an_earlier_version_causes_no_warnings() -> None:
     with recorder.record() as recording:
         torch.compile(breaks, backend="eager")(ONES)
     records = [record for record in recording.records if record.kind != "dynamo_output_graph"]
-    older = [msgspec.structs.replace(record, envelope=without(record.envelope)) for record in records]
+    older = [msgspec.structs.replace(record, envelope=without_watched_key(record.envelope)) for record in records]
     assert warnings_and_errors(build_report(older)) == []
 
 
-def without(envelope: dict[str, Any]) -> dict[str, Any]:
+def without_watched_key(envelope: dict[str, Any]) -> dict[str, Any]:
     run = envelope.get("graphbreak_run")
     if run is None:
         return envelope

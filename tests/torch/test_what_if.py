@@ -123,7 +123,7 @@ CASES = [(name, False) for name in BODIES] + [(name, True) for name in NESTED]
 
 
 def run(folder: Path, body: str, entry: str) -> tuple[Report, BaseException | None]:
-    """Run the function with a given way to compile it; return the report and the exception."""
+    """Run a function, compiled by the decorator ``entry``; return the report and the exception."""
     lines = ["@entry", "def run(x):", "    y = x + 1", textwrap.indent(body, "    "), "    return y"]
     path = folder / "program.py"
     path.write_text(f"{HEAD}entry = {entry}\n" + "\n".join(lines) + "\n")

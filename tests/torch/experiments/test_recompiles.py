@@ -1,4 +1,4 @@
-"""Changes that end recompiles: each is tried on all calls that were seen, and on calls that the run never made."""
+"""Changes that end recompiles: each is tried on all recorded calls, and on calls that the run never made."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _nothing_compiled_before() -> None:
 
 
 def try_on_calls(fn: Any, calls: Iterable[Callable[[Any], object]], **options: Any) -> Report:
-    """Make calls of a compiled function, and try to end its recompiles."""
+    """Call a compiled function, and try to end its recompiles."""
     compiled = torch.compile(fn, backend="eager", **options)
     with jupyter_graphbreak.capture(entries=True) as run:
         for call in calls:
@@ -44,8 +44,8 @@ def try_on_calls(fn: Any, calls: Iterable[Callable[[Any], object]], **options: A
     return run.try_remedies(seconds=600)
 
 
-def calling(call: Callable[..., object], value: Any) -> Callable[[Any], object]:
-    """Return a call of a compiled function with a value."""
+def pass_value(call: Callable[..., object], value: Any) -> Callable[[Any], object]:
+    """Return a function that passes a value to a compiled function."""
     return lambda compiled: call(compiled, value)
 
 
@@ -62,7 +62,7 @@ def compilation_counts(remedy: Remedy) -> tuple[int | None, int | None, int | No
     return evidence.compilations_before, evidence.compilations_after, unseen
 
 
-def best_mark(report: Report) -> Remedy:
+def best_remedy_before_calls(report: Report) -> Remedy:
     """Return the first remedy for recompiles that works and runs code before each call."""
     marks = (remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.kind == "mark")
     return next(remedy for remedy in marks if remedy.verdict in WORKING)
@@ -84,8 +84,8 @@ def test_a_mark_ends_recompiles_for_sizes_also_for_sizes_that_the_run_never_used
     def scale(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x).sum(0) * 2
 
-    report = try_on_calls(scale, [calling(lambda c, n: c(torch.randn(n, 3)), n) for n in (4, 6, 9, 6, 13)])
-    assert best_remedy(report).edits  # a lambda has no place for a mark, so dynamic=True comes first
+    report = try_on_calls(scale, [pass_value(lambda c, n: c(torch.randn(n, 3)), n) for n in (4, 6, 9, 6, 13)])
+    assert best_remedy(report).edits  # a lambda has no line for a mark, so dynamic=True comes first
     remedy = next(remedy for remedy in report.remedies or [] if remedy.kind == "mark")
     assert (remedy.kind, remedy.code, remedy.verdict) == ("mark", "torch._dynamo.mark_dynamic(x, 0)", "works")
     assert remedy.recompiles == [recompile.id for recompile in report.recompiles] == ["r1"]
@@ -161,7 +161,7 @@ def test_a_global_of_a_different_file_is_assigned_by_the_name_of_its_module(tmp_
     assert compiled_frames(lambda: scope["train"]((1, 2, 3, 9))) == 1
 
 
-def test_a_mark_without_a_place_gives_way_to_a_change_that_can_be_written(tmp_path: Any) -> None:
+def test_a_change_that_can_be_written_is_preferred_to_a_mark_without_a_line(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """
         import torch
@@ -203,20 +203,20 @@ def test_a_mark_that_pytorch_refuses_for_a_size_in_the_code_is_not_proven() -> N
     def scale(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.shape[0] == 3 else x.sum(0)
 
-    report = try_on_calls(scale, [calling(lambda c, n: c(torch.randn(n, 2)), n) for n in (4, 6, 9)])
+    report = try_on_calls(scale, [pass_value(lambda c, n: c(torch.randn(n, 2)), n) for n in (4, 6, 9)])
     verdicts = {remedy.kind: (remedy.verdict, remedy.reason) for remedy in report.remedies or [] if remedy.recompiles}
     assert verdicts["edit"] == ("works", None)
     assert verdicts["mark"] == ("works on what ran", "PyTorch rejects the mark, on size 3 of x")
 
 
 def test_sizes_one_and_zero_need_an_unbacked_mark() -> None:
-    report = try_on_calls(lambda x: x * 2, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (5, 1, 8)])
+    report = try_on_calls(lambda x: x * 2, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (5, 1, 8)])
     assert "mark_unbacked(x, 0)" in (best_remedy(report).code or "")
     assert compilation_counts(best_remedy(report))[1:] == (1, 0)
 
 
 def test_numbers_that_are_arguments_need_dynamic_true() -> None:
-    report = try_on_calls(lambda x, k: x * k, [calling(lambda c, k: c(torch.ones(3), k), k) for k in (2, 3, 5)])
+    report = try_on_calls(lambda x, k: x * k, [pass_value(lambda c, k: c(torch.ones(3), k), k) for k in (2, 3, 5)])
     assert best_remedy(report).family == "dynamic"
     assert compilation_counts(best_remedy(report)) == (2, 1, 0)
 
@@ -233,7 +233,7 @@ def test_a_global_int_is_compiled_for_each_value_until_it_is_a_tensor() -> None:
         SCALE = value
         compiled(torch.ones(3))
 
-    report = try_on_calls(times_scale, [calling(call, value) for value in (2, 3, 4, 5)])
+    report = try_on_calls(times_scale, [pass_value(call, value) for value in (2, 3, 4, 5)])
     assert best_remedy(report).code == "SCALE = torch.as_tensor(SCALE, dtype=torch.int64)"
     assert compilation_counts(best_remedy(report)) == (4, 1, 0)
     assert SCALE == 5
@@ -376,7 +376,7 @@ def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None
     names = {"torch": torch, "Numbered": Numbered, "__name__": "__main__"}
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), dict(names))  # noqa: S102
-    remedy = best_mark(run.try_remedies(seconds=600))
+    remedy = best_remedy_before_calls(run.try_remedies(seconds=600))
     assert compilation_counts(remedy) == (5, 1, 0)
     (edit,) = remedy.edits
     assert edit.new.strip() == "layer.number = torch.as_tensor(layer.number, dtype=torch.int64)"
@@ -409,7 +409,7 @@ def test_adamw_under_onecyclelr_needs_tensors_for_the_learning_rate_and_the_beta
     count = compiled_frames(lambda: [call(compiled) for _ in range(20)])
     torch.compiler.reset()
     update, call = update_and_call()
-    remedy = best_mark(try_on_calls(update, [call] * 20))
+    remedy = best_remedy_before_calls(try_on_calls(update, [call] * 20))
     assert "group['lr'] = torch.as_tensor(" in (remedy.code or "")
     assert "group['betas'] = tuple(" in (remedy.code or "")
     assert compilation_counts(remedy) == (count, count - 1, 0)
@@ -428,7 +428,7 @@ def test_the_step_of_an_optimizer_that_a_scheduler_has_wrapped_is_repeated_on_co
         optimizer.zero_grad()
         scheduler.step()
 
-    remedy = best_mark(try_on_calls(optimizer.step, [call] * 6))
+    remedy = best_remedy_before_calls(try_on_calls(optimizer.step, [call] * 6))
     assert remedy.code == (
         "for group in optimizer.param_groups:\n    group['lr'] = torch.as_tensor(group['lr'], dtype=torch.float64)"
     )
@@ -502,7 +502,7 @@ def test_the_limit_also_applies_to_library_code_that_trials_do_not_copy() -> Non
         optimizer.zero_grad()
 
     flags = [(a, b, c, d) for a in (False, True) for b in (False, True) for c in (False, True) for d in (0, 0.1)]
-    report = try_on_calls(step, [calling(lambda c, arguments: call(c, *arguments), arguments) for arguments in flags])
+    report = try_on_calls(step, [pass_value(lambda c, args: call(c, *args), args) for args in flags])
     seen = {
         remedy.evidence.compilations_before
         for remedy in report.remedies or []
@@ -527,7 +527,7 @@ def test_a_global_with_the_name_of_an_attribute_is_no_state() -> None:
         namespace["k"] = torch.ones(n, 2)
         compiled(namespace["k"])
 
-    report = try_on_calls(namespace["Keys"](), [calling(call, n) for n in (3, 4, 5)])
+    report = try_on_calls(namespace["Keys"](), [pass_value(call, n) for n in (3, 4, 5)])
     assert best_remedy(report).code == "torch._dynamo.mark_dynamic(x, 0)"
 
 
@@ -536,7 +536,7 @@ def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
         return x * 2 if train else x + 1
 
     report = try_on_calls(
-        forward, [calling(lambda c, train: c(torch.ones(3), train), train) for train in (True, False, True)]
+        forward, [pass_value(lambda c, train: c(torch.ones(3), train), train) for train in (True, False, True)]
     )
     assert "each has its own graph, as expected" in decision(report)
     assert verdict(report).text.startswith("No breaks. ")
@@ -549,7 +549,7 @@ def test_a_list_of_ints_becomes_one_tensor_and_stays_as_it_was() -> None:
         return torch.stack([x * weight for weight in weights]).sum()
 
     lists = [[1, 2, 3], [2, 2, 5], [3, 1, 4]]
-    report = try_on_calls(scale, [calling(lambda c, w: c(torch.ones(4), w), weights) for weights in lists])
+    report = try_on_calls(scale, [pass_value(lambda c, w: c(torch.ones(4), w), weights) for weights in lists])
     assert best_remedy(report).title == "Compile with `dynamic=True`"  # nothing shows where the other one belongs
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.title == "Make `weights` one tensor"]
     assert remedy.verdict == "works"
@@ -627,7 +627,7 @@ def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader()
     with torch._dynamo.config.patch(skip_guards_on_constant_func_defaults=False):
         report = try_on_calls(
             lambda x, callback: callback(torch.relu(x)),
-            [calling(lambda c, k: c(torch.ones(3), lambda y, k=k: y * k), k) for k in (2, 3, 4)],
+            [pass_value(lambda c, k: c(torch.ones(3), lambda y, k=k: y * k), k) for k in (2, 3, 4)],
         )
     assert "`callback` is a new function in each call, and a number that it keeps varies" in decision(report)
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.recompiles]
@@ -635,19 +635,19 @@ def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader()
 
 
 def blend(alpha: float, x: torch.Tensor, *, shift: float = 0.0) -> torch.Tensor:
-    """Return a tensor with two numbers applied, which partials fix."""
+    """Apply two numbers, which partials fix, to a tensor."""
     return x * alpha + shift
 
 
-def applied(x: torch.Tensor, function: Any) -> Any:
-    """Return the result of a function for a tensor."""
+def apply_to_relu(x: torch.Tensor, function: Any) -> Any:
+    """Apply a function to the positive part of a tensor."""
     return function(torch.relu(x))
 
 
 def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
     x = torch.ones(3)
     partials = [partial(blend, 0.5, shift=shift) for shift in (0.1, 0.2, 0.3)]
-    passed = try_on_calls(applied, [calling(lambda c, function: c(x, function), function) for function in partials])
+    passed = try_on_calls(apply_to_relu, [pass_value(lambda c, function: c(x, function), each) for each in partials])
     assert (best_remedy(passed).title, compilation_counts(best_remedy(passed))) == (
         "Compile with `dynamic=True`",
         (2, 1, 0),
@@ -661,7 +661,7 @@ def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
     compiled = run.try_remedies(seconds=600)
     assert (best_remedy(compiled).family, compilation_counts(best_remedy(compiled))) == ("dynamic", (2, 1, 0))
     for report_calls in (
-        [partial(torch.compile(applied, backend="eager", dynamic=True), x, function) for function in partials],
+        [partial(torch.compile(apply_to_relu, backend="eager", dynamic=True), x, function) for function in partials],
         [partial(torch.compile(partial(blend, k), backend="eager", dynamic=True), x) for k in (0.1, 0.2, 0.3, 0.9)],
     ):
         torch.compiler.reset()
@@ -671,14 +671,14 @@ def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
 def test_partials_of_different_functions_are_not_taken_for_each_other() -> None:
     x = torch.ones(3)
     functions = [partial(torch.add, other=2), partial(torch.mul, other=2)]
-    report = try_on_calls(applied, [calling(lambda c, function: c(x, function), function) for function in functions])
+    report = try_on_calls(apply_to_relu, [pass_value(lambda c, function: c(x, function), each) for each in functions])
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     assert decision(report)
 
 
 @dataclasses.dataclass
 class Batch:
-    """A tensor with its length."""
+    """A tensor and its length."""
 
     x: torch.Tensor
     length: int
@@ -688,7 +688,7 @@ def test_a_dataclass_is_made_again_for_each_call() -> None:
     def masked(batch: Batch) -> torch.Tensor:
         return (batch.x * (torch.arange(batch.x.shape[0]) < batch.length)).sum()
 
-    report = try_on_calls(masked, [calling(lambda c, n: c(Batch(torch.ones(n), n - 1)), n) for n in (4, 6, 8)])
+    report = try_on_calls(masked, [pass_value(lambda c, n: c(Batch(torch.ones(n), n - 1)), n) for n in (4, 6, 8)])
     assert compilation_counts(best_remedy(report)) == (2, 1, 0)
 
 
@@ -717,7 +717,7 @@ def test_an_argument_that_some_calls_leave_out_has_two_graphs() -> None:
     ],
 )
 def test_other_variations_leave_a_decision_to_the_reader(fn: Any, calls: list[Any], words: str) -> None:
-    report = try_on_calls(fn, [calling(lambda c, argument: c(argument), argument) for argument in calls])
+    report = try_on_calls(fn, [pass_value(lambda c, argument: c(argument), argument) for argument in calls])
     assert words in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
@@ -746,7 +746,7 @@ def test_the_layer_of_a_sequential_is_named_as_in_code() -> None:
         layers[1].doubles = doubles
         return compiled(torch.ones(3))
 
-    report = try_on_calls(layers, [calling(call, doubles) for doubles in (True, False)])
+    report = try_on_calls(layers, [pass_value(call, doubles) for doubles in (True, False)])
     assert "`self[1].doubles` selects between two branches" in decision(report)
     assert "self[1].doubles varied" in verdict(report).text
 
@@ -755,7 +755,7 @@ def test_a_line_that_makes_a_constant_of_a_size_is_named() -> None:
     def label(x: torch.Tensor) -> torch.Tensor:
         return x * len(f"{x.shape[0]}")
 
-    report = try_on_calls(label, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9)])
+    report = try_on_calls(label, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9)])
     assert "len(f" in decision(report)
     assert "makes a constant" in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
@@ -770,7 +770,7 @@ def test_both_sides_of_a_condition_on_a_size_are_one_graph_with_cond() -> None:
             y = y * 2
         return y
 
-    report = try_on_calls(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
+    report = try_on_calls(either, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
     remedy = best_remedy(report)
     assert compilation_counts(remedy) == (3, 1, 0)
     assert "torch.cond" in remedy.title
@@ -811,7 +811,7 @@ def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
             return x.sum(0)
         return x * 3
 
-    report = try_on_calls(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
+    report = try_on_calls(either, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
     assert compilation_counts(best_remedy(report)) == (3, 2, 0)
     assert "if x.shape[0] > 10" in decision(report)
     (rewritten,) = [remedy for remedy in report.remedies or [] if "torch.cond" in remedy.title]
@@ -826,7 +826,7 @@ def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work()
             out = out * 0.5 + x[i]
         return out
 
-    report = try_on_calls(unrolled, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
+    report = try_on_calls(unrolled, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
     assert "`for i in range(1, x.shape[0])`, is unrolled" in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
@@ -838,7 +838,7 @@ def test_a_condition_on_size_one_has_two_graphs_and_that_is_right() -> None:
             return x.squeeze(0)
         return x.mean(0)
 
-    report = try_on_calls(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (1, 4, 5)])
+    report = try_on_calls(either, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (1, 4, 5)])
     assert "`x` has size 1 in some calls" in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
@@ -850,7 +850,7 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
     start = torch.zeros(2, 3)
     caches = [(start, start), *((torch.zeros(n, 3), torch.ones(n, 3)) for n in range(3, 7))]
     report = try_on_calls(
-        attend, [calling(lambda c, arguments: c(torch.ones(1, 3), *arguments), arguments) for arguments in caches]
+        attend, [pass_value(lambda c, arguments: c(torch.ones(1, 3), *arguments), arguments) for arguments in caches]
     )
     assert best_remedy(report).code == "torch._dynamo.mark_dynamic(k, 0)\ntorch._dynamo.mark_dynamic(v, 0)"
     assert compilation_counts(best_remedy(report)) == (3, 2, 0)
@@ -876,7 +876,7 @@ def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_p
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
-    remedy = best_mark(run.try_remedies(seconds=600))
+    remedy = best_remedy_before_calls(run.try_remedies(seconds=600))
     assert compilation_counts(remedy) == (3, 2, 0)
     assert remedy.reason == "it assumes that every call has `past[0]`"
     marked = "if past is not None:\n    torch._dynamo.mark_dynamic(past[0], 0)"
@@ -904,7 +904,7 @@ def test_for_a_growing_cache_of_transformers_a_fixed_length_is_advised() -> None
 
 
 def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() -> None:
-    # As inductor does in the backward pass of a convolution over images of varying sizes.
+    # As Inductor does in the backward pass of a convolution over images of varying sizes.
     def mixes_up_formats(graph: torch.fx.GraphModule, _: Any) -> Any:
         sizes = [node for node in graph.graph.nodes if node.op == "placeholder" and node.type is torch.SymInt]
         is_confused = sizes and torch._inductor.config.layout_optimization
@@ -943,7 +943,7 @@ def test_a_larger_change_is_not_shown_if_a_smaller_one_is_as_good() -> None:
         linear(torch.ones(2, 2)).sum().backward()
         compiled()
 
-    report = try_on_calls(step, [calling(call, lr) for lr in (0.1, 0.1, 0.2, 0.3)])
+    report = try_on_calls(step, [pass_value(call, lr) for lr in (0.1, 0.1, 0.2, 0.3)])
     works = [remedy.title for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING]
     assert works == ["Compile with `dynamic=True`", "Make `lr` of `optimizer` a tensor"]
 
@@ -1023,7 +1023,7 @@ def test_a_call_late_in_a_long_loop_is_repeated_if_something_was_compiled_in_it(
         for _ in range(300 if n == 4 else 1):
             compiled(torch.ones(n))
 
-    report = try_on_calls(lambda x: x * 2, [calling(call, n) for n in (4, 6)])
+    report = try_on_calls(lambda x: x * 2, [pass_value(call, n) for n in (4, 6)])
     assert compilation_counts(best_remedy(report)) == (2, 1, 0)
 
 
@@ -1038,7 +1038,7 @@ def test_the_limit_counts_as_in_the_run() -> None:
         return x * len(name)
 
     def trials(*lengths: int) -> list[Remedy]:
-        report = try_on_calls(nothing_helps, [calling(lambda c, n: c(torch.ones(3), "a" * n), n) for n in lengths])
+        report = try_on_calls(nothing_helps, [pass_value(lambda c, n: c(torch.ones(3), "a" * n), n) for n in lengths])
         return [remedy for remedy in report.remedies or [] if remedy.family == "limit"]
 
     (raised,) = trials(*range(10), 3)
@@ -1090,7 +1090,7 @@ def count_sizes(sizes):
 
 @pytest.fixture(scope="module")
 def hoisted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Report]:
-    """Return the path of a program, and the report of its run: numbers come from texts that name a step and a size."""
+    """Return the path of a program whose numbers come from strings with a step or a size, and the report of its run."""
     torch.compiler.reset()
     path = tmp_path_factory.mktemp("hoisted") / "hoisted.py"
     path.write_text(HOISTED)

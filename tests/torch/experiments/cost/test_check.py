@@ -38,48 +38,48 @@ LINES = {"relu": 1, "sin": 3, "cos": 4, "exp": 6, "sub": 7}
 FIRST_LINE = f.__code__.co_firstlineno
 
 
-def checked(fn: Callable[..., Any], backend: Any, *args: Any) -> Check:
+def check_call(fn: Callable[..., Any], backend: Any, *args: Any) -> Check:
     return check_entry(Entry("f", None, fn, Arguments(*args), backend)).check
 
 
-def arguments() -> tuple[torch.Tensor, torch.Tensor]:
+def make_arguments() -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
     return torch.rand(16, 16), torch.randn(16, 16, requires_grad=True)
 
 
-def replaced(gm: torch.fx.GraphModule, target: Any, other: Any) -> None:
+def replace_target(gm: torch.fx.GraphModule, target: Any, other: Any) -> None:
     for node in gm.graph.nodes:
         if node.target == target:
             node.target = other
     gm.recompile()
 
 
-def wrong_function(gm: torch.fx.GraphModule, _: Any) -> Any:
-    replaced(gm, "cos", "sin")
+def replace_cos_by_sin(gm: torch.fx.GraphModule, _: Any) -> Any:
+    replace_target(gm, "cos", "sin")
     return gm.forward
 
 
-def before_aot(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+def subtract_wrongly_before_aot(gm: torch.fx.GraphModule, inputs: Any) -> Any:
     from torch._dynamo.backends.registry import lookup_backend
 
-    replaced(gm, operator.sub, operator.add)
+    replace_target(gm, operator.sub, operator.add)
     return lookup_backend("aot_eager")(gm, inputs)
 
 
-class OnlyTheSecond:
-    """Wrong only in the second graph that it compiles, so the error cannot be reproduced."""
+class WrongInSecondGraph:
+    """A backend that is wrong only in the second graph that it compiles, so the error cannot be reproduced."""
 
     def __init__(self) -> None:
-        self.given = 0
+        self.graphs = 0
 
     def __call__(self, gm: torch.fx.GraphModule, _: Any) -> Any:
-        self.given += 1
-        if self.given == 2:
-            replaced(gm, "sin", "tanh")
+        self.graphs += 1
+        if self.graphs == 2:
+            replace_target(gm, "sin", "tanh")
         return gm.forward
 
 
-def wrong_by_a_little(gm: torch.fx.GraphModule, _: Any) -> Any:
+def scale_exp_slightly(gm: torch.fx.GraphModule, _: Any) -> Any:
     if not any(node.target is torch.exp for node in gm.graph.nodes):
         return gm.forward
     for node in list(gm.graph.nodes):
@@ -91,7 +91,7 @@ def wrong_by_a_little(gm: torch.fx.GraphModule, _: Any) -> Any:
     return gm.forward
 
 
-def at_run_time(gm: torch.fx.GraphModule, _: Any) -> Any:
+def add_error_at_run_time(gm: torch.fx.GraphModule, _: Any) -> Any:
     def run(*args: Any) -> Any:
         out = gm(*args)
         wrong = any(node.target == "relu" for node in gm.graph.nodes)
@@ -103,15 +103,15 @@ def at_run_time(gm: torch.fx.GraphModule, _: Any) -> Any:
 @pytest.mark.parametrize(
     ("backend", "graph", "op"),
     [
-        pytest.param(wrong_function, "B", "cos", marks=pytest.mark.exhaustive),
-        (before_aot, "C", "sub"),
-        pytest.param(OnlyTheSecond(), "B", "sin", marks=pytest.mark.exhaustive),
-        pytest.param(wrong_by_a_little, "C", "exp", marks=pytest.mark.exhaustive),
-        (at_run_time, "A", "relu"),
+        pytest.param(replace_cos_by_sin, "B", "cos", marks=pytest.mark.exhaustive),
+        (subtract_wrongly_before_aot, "C", "sub"),
+        pytest.param(WrongInSecondGraph(), "B", "sin", marks=pytest.mark.exhaustive),
+        pytest.param(scale_exp_slightly, "C", "exp", marks=pytest.mark.exhaustive),
+        (add_error_at_run_time, "A", "relu"),
     ],
 )
 def test_a_wrong_operation_is_named(backend: Any, graph: str, op: str) -> None:
-    check = checked(f, backend, *arguments())
+    check = check_call(f, backend, *make_arguments())
     assert not check.equal
     assert check.differences[0].startswith("the result: ")
     assert check.step == "backend"
@@ -122,28 +122,28 @@ def test_a_wrong_operation_is_named(backend: Any, graph: str, op: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_right_backends_are_right(backend: str) -> None:
-    check = checked(f, backend, *arguments())
+def test_a_correct_backend_has_no_difference(backend: str) -> None:
+    check = check_call(f, backend, *make_arguments())
     assert check.equal
     assert (check.differences, check.first, check.step) == ([], None, None)
 
 
-def test_backend_that_reorders_a_sum_is_right() -> None:
-    def rounds_otherwise(gm: torch.fx.GraphModule, _: Any) -> Any:
-        def summed(x: torch.Tensor) -> torch.Tensor:
+def test_a_backend_that_reorders_a_sum_is_right() -> None:
+    def sum_in_pieces(gm: torch.fx.GraphModule, _: Any) -> Any:
+        def sum_pieces(x: torch.Tensor) -> torch.Tensor:
             total = torch.zeros(())
             for part in x.flatten().split(1000):
                 total = total + part.sum()
             return total
 
-        replaced(gm, "sum", None)
+        replace_target(gm, "sum", None)
         for node in gm.graph.nodes:
             if node.target is None:
-                node.op, node.target = "call_function", summed
+                node.op, node.target = "call_function", sum_pieces
         gm.recompile()
         return gm.forward
 
-    def sums(x: torch.Tensor) -> torch.Tensor:
+    def sum_all(x: torch.Tensor) -> torch.Tensor:
         return x.sum()
 
     torch.manual_seed(0)
@@ -151,17 +151,17 @@ def test_backend_that_reorders_a_sum_is_right() -> None:
     x = torch.cat([half, -half[torch.randperm(len(half))], torch.ones(3)])  # the sum of these large terms is 3
     with pytest.raises(AssertionError):
         torch.testing.assert_close(sum(part.sum() for part in x.split(1000)), x.sum())
-    assert checked(sums, rounds_otherwise, x).equal
+    assert check_call(sum_all, sum_in_pieces, x).equal
 
-    def leaves_one_out(gm: torch.fx.GraphModule, _: Any) -> Any:
-        replaced(gm, "sum", None)
+    def leave_one_out(gm: torch.fx.GraphModule, _: Any) -> Any:
+        replace_target(gm, "sum", None)
         for node in gm.graph.nodes:
             if node.target is None:
                 node.op, node.target = "call_function", lambda x: x[:-1].sum()
         gm.recompile()
         return gm.forward
 
-    assert not checked(sums, leaves_one_out, x).equal
+    assert not check_call(sum_all, leave_one_out, x).equal
 
 
 half_precision_net = torch.nn.Sequential(
@@ -177,7 +177,7 @@ def loss_under_autocast(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_rounding_in_half_precision_is_no_difference_in_a_float32_result(backend: str) -> None:
     torch.manual_seed(0)
-    check = checked(loss_under_autocast, backend, torch.randn(4, 8), torch.randn(4, 1))
+    check = check_call(loss_under_autocast, backend, torch.randn(4, 8), torch.randn(4, 1))
     assert (check.equal, check.differences, check.first) == (True, [], None)
 
 
@@ -186,7 +186,7 @@ def test_a_wrong_result_under_autocast_is_found() -> None:
         return lambda *args: tuple(part * 1.5 for part in gm(*args))
 
     torch.manual_seed(0)
-    check = checked(loss_under_autocast, scales, torch.randn(4, 8), torch.randn(4, 1))
+    check = check_call(loss_under_autocast, scales, torch.randn(4, 8), torch.randn(4, 1))
     assert not check.equal
     assert check.differences[0].startswith("the result: ")
 
@@ -206,7 +206,7 @@ def test_wrong_gradient_is_found_although_the_values_are_right() -> None:
         gm.recompile()
         return gm.forward
 
-    check = checked(f, doubles_a_gradient, *arguments())
+    check = check_call(f, doubles_a_gradient, *make_arguments())
     assert [text.partition(":")[0] for text in check.differences] == ["the gradient of w"]
     assert check.first is not None
     assert check.first.location is not None
@@ -234,10 +234,10 @@ def test_a_module_is_checked_with_its_parameters_and_buffers() -> None:
     assert jupyter_graphbreak.Report.from_json(report.to_json()) == report
 
     def forgets_to_double(gm: torch.fx.GraphModule, _: Any) -> Any:
-        replaced(gm, torch._C._nn.linear, lambda x, w, b: torch.nn.functional.linear(x, w, b * 2))
+        replace_target(gm, torch._C._nn.linear, lambda x, w, b: torch.nn.functional.linear(x, w, b * 2))
         return gm.forward
 
-    assert "the gradient of linear.bias" in " ".join(checked(net, forgets_to_double, torch.rand(4, 8)).differences)
+    assert "the gradient of linear.bias" in " ".join(check_call(net, forgets_to_double, torch.rand(4, 8)).differences)
 
 
 class InitializedByItsInput(torch.nn.Module):
@@ -251,7 +251,7 @@ class InitializedByItsInput(torch.nn.Module):
 
 
 def test_the_gradient_of_a_parameter_whose_data_is_replaced_is_the_one_of_backward() -> None:
-    check = checked(InitializedByItsInput(), "aot_eager", torch.rand(3, 4))
+    check = check_call(InitializedByItsInput(), "aot_eager", torch.rand(3, 4))
     assert (check.equal, check.differences, check.first) == (True, [], None)
 
 
@@ -282,7 +282,7 @@ def cosine_inside() -> Any:
 
 
 def wrong_function_of_cos(gm: torch.fx.GraphModule, _: Any) -> Any:
-    replaced(gm, torch.cos, torch.sin)
+    replace_target(gm, torch.cos, torch.sin)
     return gm.forward
 
 
@@ -309,7 +309,7 @@ def test_exception_of_the_compiled_call_is_a_difference() -> None:
 
         return run
 
-    check = checked(f, refuses, *arguments())
+    check = check_call(f, refuses, *make_arguments())
     assert check.differences == ["raises ArithmeticError, but eager returns"]
     assert check.step == "backend"
 
@@ -323,7 +323,7 @@ def test_a_gradient_that_jumps_within_rounding_is_right() -> None:
     def above_one(x: torch.Tensor) -> torch.Tensor:
         return (x - 1).relu()
 
-    assert checked(above_one, rounds_differently, x.clone().requires_grad_()).equal
+    assert check_call(above_one, rounds_differently, x.clone().requires_grad_()).equal
 
 
 def test_a_result_that_is_more_precise_than_eagers_is_right() -> None:
@@ -331,14 +331,14 @@ def test_a_result_that_is_more_precise_than_eagers_is_right() -> None:
         return lambda x: [x.double().norm().float()]
 
     x = torch.rand(2_000_000, generator=torch.Generator().manual_seed(0))
-    assert checked(lambda x: x.norm(), precise, x).equal
+    assert check_call(lambda x: x.norm(), precise, x).equal
 
 
 def test_a_smooth_function_with_a_larger_error_than_rounding_is_wrong() -> None:
     def imprecise(graph: torch.fx.GraphModule, _: Any) -> Any:
         return lambda *given: [result * (1 + 1e-3) for result in graph(*given)]
 
-    check = checked(lambda x: x * 2, imprecise, torch.rand(64, requires_grad=True))
+    check = check_call(lambda x: x * 2, imprecise, torch.rand(64, requires_grad=True))
     assert not check.equal
 
 
@@ -357,7 +357,7 @@ def test_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
 
     net = torch.nn.Linear(3, 3)
     net(torch.ones(2, 3)).sum().backward()  # a gradient that only a failed backward pass leaves as it is
-    check = checked(net, refuses_backward, torch.ones(2, 3))
+    check = check_call(net, refuses_backward, torch.ones(2, 3))
     assert check.differences == ["the backward pass raises ValueError, but in eager code it returns"]
 
 
@@ -366,7 +366,7 @@ def test_a_wrong_step_before_the_backend_is_named() -> None:
         return x + 1 if torch.compiler.is_compiling() else x + 2
 
     for backend in ("eager", "aot_eager"):
-        check = checked(compiling, backend, torch.rand(3))
+        check = check_call(compiling, backend, torch.rand(3))
         assert (check.equal, check.step, check.first) == (False, "eager", None)
 
 
@@ -379,21 +379,21 @@ def hides_the_difference(x: torch.Tensor) -> torch.Tensor:
 
 def test_wrong_graph_is_named_even_if_a_later_one_hides_it() -> None:
     def triples_otherwise(gm: torch.fx.GraphModule, _: Any) -> Any:
-        replaced(gm, "exp", "cosh")
+        replace_target(gm, "exp", "cosh")
         return gm.forward
 
-    check = checked(hides_the_difference, triples_otherwise, torch.rand(8))
+    check = check_call(hides_the_difference, triples_otherwise, torch.rand(8))
     assert not check.equal
     assert check.first is not None
     assert (check.first.graph, check.step) == ("A", "backend")
     assert check.first.location is not None
     assert check.first.location.line == 2 + hides_the_difference.__code__.co_firstlineno
     assert check.differences == ["graph A computes a different value, which does not affect the result"]
-    assert checked(hides_the_difference, "aot_eager", torch.rand(8)).equal
+    assert check_call(hides_the_difference, "aot_eager", torch.rand(8)).equal
 
 
 def rounds(x: torch.Tensor) -> torch.Tensor:
-    """Return a value that eager rounds to bfloat16 before it is compared; fused code compares it unrounded."""
+    """Return a value that eager mode rounds to bfloat16 before it is compared; fused code compares it unrounded."""
     y = x + 0.001
     return torch.where((y - x) == 0, x * 0 - 5.0, x * 0 + 5.0)
 
@@ -402,9 +402,9 @@ def silu_of(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.silu(x) + 1
 
 
-def changes_of(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[bool, bool]]:
+def tried_changes(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[bool, bool]]:
     """Return the changes that were tried, with whether the result is right and whether the call was timed."""
-    check = checked(fn, "inductor", *args)
+    check = check_call(fn, "inductor", *args)
     assert (check.equal, check.step) == (False, "backend")
     return {trial.change: (trial.equal, trial.time_ratio is not None) for trial in check.restored_by}
 
@@ -414,7 +414,7 @@ def test_a_setting_that_makes_a_wrong_result_right_is_found() -> None:
     config = torch._inductor.config.save_config()
     generator = inspect.getsource(importlib.import_module("torch._inductor.codegen.cpp"))
     applies = "emulate_precision_casts" in generator  # in torch 2.9, the setting has no effect on code for the CPU
-    changes = changes_of(rounds, torch.linspace(1, 2, 64).bfloat16())
+    changes = tried_changes(rounds, torch.linspace(1, 2, 64).bfloat16())
     assert changes == {
         "torch._inductor.config.emulate_precision_casts = True": (applies, applies),
         'backend="aot_eager"': (True, True),
@@ -430,7 +430,7 @@ def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.
     monkeypatch.setitem(table, overload, lambda x: x.sigmoid() * x * 1.5)
     before = dict(table)
     with torch._inductor.config.patch(force_disable_caches=True):  # the key of a cache does not contain the table
-        changes = changes_of(silu_of, torch.linspace(-2, 2, 64))
+        changes = tried_changes(silu_of, torch.linspace(-2, 2, 64))
     assert changes == {
         "torch._inductor.config.emulate_precision_casts = True": (False, False),
         "torch._inductor.decomposition.decompositions.pop(torch.ops.aten.silu.default)": (True, True),
@@ -466,13 +466,13 @@ class Key:
 
 @pytest.mark.exhaustive
 def test_times_and_addresses_in_the_state_are_no_difference_but_other_state_is() -> None:
-    assert checked(Remembering(), "eager", torch.ones(3)).differences == []
+    assert check_call(Remembering(), "eager", torch.ones(3)).differences == []
 
     def wrong(gm: torch.fx.GraphModule, _: Any) -> Any:
-        replaced(gm, "sum", "mean")
+        replace_target(gm, "sum", "mean")
         return gm.forward
 
-    comparison = checked(Remembering(), wrong, torch.ones(3))
+    comparison = check_call(Remembering(), wrong, torch.ones(3))
     assert [text.partition(":")[0] for text in comparison.differences] == ["self afterwards"]
     assert comparison.differences[0].endswith("at .sum")
 
@@ -499,17 +499,17 @@ def test_the_key_that_dynamo_adds_to_the_groups_of_an_optimizer_is_no_difference
     def step() -> None:
         optimizer.step()
 
-    assert checked(step, "eager").equal
+    assert check_call(step, "eager").equal
     torch.compile(step, backend="eager")()
     no_longer_adds_it = hasattr(torch._dynamo.variables.optimizer, "OptimizerCapturableVariable")  # torch 2.15
     assert no_longer_adds_it or "capturable" in optimizer.param_groups[0], "otherwise, nothing is tested"
 
 
 def test_nothing_is_tried_if_capturing_makes_a_result_wrong() -> None:
-    check = checked(f, wrong_function, *arguments())
+    check = check_call(f, replace_cos_by_sin, *make_arguments())
     assert not check.equal
     assert [trial.change for trial in check.restored_by] == ['backend="aot_eager"']
-    assert checked(silu_of, "eager", torch.ones(3)).restored_by == []
+    assert check_call(silu_of, "eager", torch.ones(3)).restored_by == []
 
 
 class Counting(torch.nn.Module):
@@ -521,7 +521,7 @@ class Counting(torch.nn.Module):
 
 
 def test_later_calls_are_compared_with_the_guards_that_the_user_kept() -> None:
-    assert checked(Counting(), "eager", torch.ones(3)).equal  # it is compiled again
+    assert check_call(Counting(), "eager", torch.ones(3)).equal  # it is compiled again
     keeps: dict[str, Any] = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
     with jupyter_graphbreak.capture(entries=True) as run:
         torch.compile(Counting(), backend="eager", options=keeps)(torch.ones(3))
@@ -538,7 +538,7 @@ def test_a_change_with_which_pytorch_fails_has_no_result(monkeypatch: pytest.Mon
 
     failing = SettingChange("torch._inductor.config.emulate_precision_casts = True", refuse)
     monkeypatch.setattr(checking, "precision_changes", lambda *_, **__: [failing])
-    assert changes_of(rounds, torch.linspace(1, 2, 64).bfloat16()) == {
+    assert tried_changes(rounds, torch.linspace(1, 2, 64).bfloat16()) == {
         failing.code: (False, False),
         'backend="aot_eager"': (True, True),
     }

@@ -46,7 +46,7 @@ def busy(us: float) -> None:
 waits: Callable[[float], None] = torch.compiler.disable(busy)
 
 
-def measured(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> MeasuredEntry:
+def measure_call(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> MeasuredEntry:
     return measure_entry(Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run=run, budget=SHORT)
 
 
@@ -85,7 +85,7 @@ def test_work_on_a_cuda_device_is_counted(monkeypatch: pytest.MonkeyPatch) -> No
         return [Activity("cudaLaunchKernel"), Activity("cudaStreamSynchronize"), Activity("", "cuda", 64)]
 
     monkeypatch.setattr(variants, "record_device_activities", activities)
-    cost = measured(three_breaks, torch.rand(4)).cost
+    cost = measure_call(three_breaks, torch.rand(4)).cost
     assert cost.settled
     assert cost.device_work == cost.eager_device_work == DeviceWork(1, 0, 1, 64)
     assert sum(part.time.median_us for part in cost.parts) == pytest.approx(cost.compiled.median_us, rel=0.05)
@@ -93,7 +93,7 @@ def test_work_on_a_cuda_device_is_counted(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.exhaustive
 def test_without_a_cuda_device_there_is_no_device_work() -> None:
-    cost = measured(three_breaks, torch.rand(4)).cost
+    cost = measure_call(three_breaks, torch.rand(4)).cost
     assert (cost.device_work, cost.eager_device_work) == (None, None)
 
 
@@ -113,7 +113,7 @@ def three_breaks(x: torch.Tensor) -> torch.Tensor:
 def times_of_breaks(fn: Callable[..., Any], are_right: Callable[..., bool], attempts: int = 4) -> list[float]:
     """Return the times outside graphs by break; repeat the measurement on a busy machine."""
     for _ in range(attempts):
-        measured_entry = measured(fn, torch.rand(8))
+        measured_entry = measure_call(fn, torch.rand(8))
         times = times_outside_graphs(measured_entry.cost)
         break_times = [times[ident] for ident in breaks_by_line(measured_entry.report)]
         if are_right(*break_times):
@@ -149,7 +149,7 @@ def test_two_breaks_with_no_graph_between_them_share_their_time() -> None:
     def are_right(first: float, second: float) -> bool:
         return first > 70 and 4 < second / first < 16
 
-    assert measured(f, torch.rand(8)).report.summary.graphs == 2
+    assert measure_call(f, torch.rand(8)).report.summary.graphs == 2
     times = times_of_breaks(f, are_right)
     assert are_right(*times), times
 
@@ -303,7 +303,7 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (Step(), (torch.rand(4, 16),)),
     (backward, (torch.rand(4, 4), torch.rand(4, 4, requires_grad=True))),
     (lambda x: disabled_entry(x) + 1, (torch.rand(8),)),
-    (lambda x: half(x) + looped(x), (torch.rand(8),)),
+    (lambda x: half(x) + read_in_loop(x), (torch.rand(8),)),
     (lambda x: marked(x) + in_place(x), (torch.rand(8),)),
 ]
 #: `make test` runs every other program with one backend: those with parameters or a backward pass with the one that
@@ -409,7 +409,7 @@ def test_changed_arguments_are_restored_for_each_call() -> None:
         return torch.stack(history).sum()
 
     history, x = [torch.ones(2)], torch.ones(2)
-    cost = measured(f, history, x).cost
+    cost = measure_call(f, history, x).cost
     assert cost.settled
     assert len(history) == 1
     assert torch.equal(x, torch.ones(2))
@@ -440,7 +440,7 @@ def test_a_remedy_is_measured_in_turn() -> None:
     entered = []
 
     @contextlib.contextmanager
-    def applied() -> Iterator[Entry]:
+    def apply_remedy() -> Iterator[Entry]:
         entered.append(True)
         yield Entry("fast", None, fast, Arguments(torch.rand(8)), "eager")
 
@@ -449,7 +449,7 @@ def test_a_remedy_is_measured_in_turn() -> None:
         yield Entry("fails", None, lambda _: 1 // 0, Arguments(torch.rand(8)), "eager")
 
     entry = Entry("slow", None, slow, Arguments(torch.rand(8)), "eager")
-    cost = measure_entry(entry, {("r1",): applied, ("r2", "r3"): failing}, budget=SHORT).cost
+    cost = measure_entry(entry, {("r1",): apply_remedy, ("r2", "r3"): failing}, budget=SHORT).cost
     (remedied,) = cost.remedied
     assert remedied.remedies == ["r1"]
     assert remedied.time.high_us < cost.compiled.low_us
@@ -458,7 +458,7 @@ def test_a_remedy_is_measured_in_turn() -> None:
 
 @pytest.mark.exhaustive
 def test_slower_compiled_call_has_no_break_even() -> None:
-    assert measured(three_breaks, torch.rand(8)).cost.break_even_calls is None
+    assert measure_call(three_breaks, torch.rand(8)).cost.break_even_calls is None
 
 
 def test_faster_compiled_call_breaks_even() -> None:
@@ -466,7 +466,7 @@ def test_faster_compiled_call_breaks_even() -> None:
         waits_unless_compiled()
         return x + 1
 
-    measured_entry = measured(f, torch.rand(8))
+    measured_entry = measure_call(f, torch.rand(8))
     gain_s = (measured_entry.cost.eager.median_us - measured_entry.cost.compiled.median_us) / 1e6
     compile_s = sum(frame.compile_s or 0.0 for frame in measured_entry.report.frames)
     assert measured_entry.cost.break_even_calls == pytest.approx(compile_s / gain_s, abs=1.1)
@@ -549,7 +549,7 @@ def branch(x: torch.Tensor) -> torch.Tensor:
     return x + 1 if x.sum() > 0 else x - 1
 
 
-def looped(x: torch.Tensor) -> torch.Tensor:
+def read_in_loop(x: torch.Tensor) -> torch.Tensor:
     for _ in range(3):
         x = disabled(x + 1)
     return x
@@ -601,7 +601,7 @@ def no_operations(x: torch.Tensor) -> torch.Tensor:
         (disabled_entry, 0, 2),
         (item, 2, 1),
         (branch, 3, 1),
-        (looped, 0, 9),
+        (read_in_loop, 0, 9),
         (numpy_between, 2, 0),
         (prints, 2, 0),
         (prints_what_it_reads, 2, 1),
@@ -617,7 +617,7 @@ def test_compiled_and_eager_operations_are_counted(fn: Callable[..., Any], compi
     with Dispatched() as dispatched:
         fn(x)
     assert dispatched.count == compiled + eager, "the table is wrong"
-    coverage = measured(fn, x).cost.coverage
+    coverage = measure_call(fn, x).cost.coverage
     assert coverage is not None
     assert (coverage.compiled_ops, coverage.eager_ops) == (compiled, eager)
     assert (coverage.time_share == 0) == (compiled == 0)
@@ -640,7 +640,7 @@ def test_the_branch_that_only_compiled_code_takes_has_its_own_time() -> None:
 
 
 def test_code_is_marked_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searching for the place of each instruction took a quarter of an hour for code with 30,000 of them."""
+    """Searching for the position of each instruction took a quarter of an hour for code with 30,000 of them."""
 
     def fail(*_: object) -> bool:
         raise AssertionError

@@ -1,4 +1,4 @@
-"""Kernels that inductor does not fuse, in graphs whose kernels are known."""
+"""Kernels that Inductor does not fuse, in graphs whose kernels are known."""
 
 from __future__ import annotations
 

@@ -114,16 +114,16 @@ def test_calls_with_one_autograd_graph() -> None:
 
 
 def test_bytes_per_call_of_simulated_activities() -> None:
-    def in_rounds(*sizes: tuple[int, ...], end: int = 0) -> int:
+    def growth_of_rounds(*sizes: tuple[int, ...], end: int = 0) -> int:
         activities = [Activity("before", "cpu", 1000)]
         for round_sizes in sizes:
             activities.append(Activity("graphbreak call in a row"))
             activities += [Activity("", "cuda", size) for size in round_sizes]
         return bytes_per_call([*activities, Activity("graphbreak end of calls"), Activity("", "cuda", end)])
 
-    assert in_rounds((100, 900), (100,), (100, 50, -50), (100,)) == 100
-    assert in_rounds((100,), (100,), (100, -100), (100,)) == 0
-    assert in_rounds((100,), (100,), (100,), end=-300) == 0
+    assert growth_of_rounds((100, 900), (100,), (100, 50, -50), (100,)) == 100
+    assert growth_of_rounds((100,), (100,), (100, -100), (100,)) == 0
+    assert growth_of_rounds((100,), (100,), (100,), end=-300) == 0
 
 
 def test_the_holder_of_most_tensors_is_found() -> None:

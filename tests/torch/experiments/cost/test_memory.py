@@ -20,12 +20,12 @@ from jupyter_graphbreak.report.cost import MemoryCost
 ROWS, SIZE = (64, 256), 1 << 16
 
 
-def measured(fn: Callable[..., Any], *args: Any, backend: Any = "eager") -> MeasuredEntry:
+def measure_call(fn: Callable[..., Any], *args: Any, backend: Any = "eager") -> MeasuredEntry:
     return measure_entry(Entry("fn", None, fn, Arguments(*args), backend), budget=Budget(seconds=0.0, runs=7))
 
 
 def memory_of(fn: Callable[..., Any], *args: Any, backend: Any = "eager") -> MemoryCost:
-    memory = measured(fn, *args, backend=backend).cost.memory
+    memory = measure_call(fn, *args, backend=backend).cost.memory
     assert memory is not None
     return memory
 
@@ -44,7 +44,7 @@ def chain(x: torch.Tensor) -> torch.Tensor:
 
 
 def wasteful(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
-    """Compile to code that needs memory for 8 more tensors than eager, and keeps 2 of them for the backward pass."""
+    """Compile to code that needs memory for 8 tensors more than eager code, and keeps 2 for the backward pass."""
 
     class Keep(torch.autograd.Function):
         @staticmethod
@@ -137,7 +137,7 @@ def test_a_failing_backward_pass_leaves_the_other_figures() -> None:
     def f(x: torch.Tensor) -> Any:
         return Fails.apply(x) + 1  # type: ignore[no-untyped-call]
 
-    cost = measured(f, torch.rand(4, requires_grad=True)).cost
+    cost = measure_call(f, torch.rand(4, requires_grad=True)).cost
     assert cost.memory is None
     assert cost.settled
     assert cost.compiled.runs == 7

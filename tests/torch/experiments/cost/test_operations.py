@@ -55,14 +55,14 @@ def wave(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.topk(y, 2)
 
 
-def measured(compiler: Compiler, *, requires_grad: bool = False) -> MeasuredEntry:
+def measure_wave(compiler: Compiler, *, requires_grad: bool = False) -> MeasuredEntry:
     arguments = Arguments(torch.rand(16, 16), torch.rand(16, 16, requires_grad=requires_grad))
     return measure_entry(Entry("wave", None, wave, arguments, compiler), budget=Budget(seconds=0.0, runs=7))
 
 
 def test_the_slow_operation_is_named_with_its_line() -> None:
     compiler = Compiler(slow_sine)
-    measured_entry = measured(compiler)
+    measured_entry = measure_wave(compiler)
     assert measured_entry.cost.ops is not None
     (op,) = measured_entry.cost.ops
     assert (op.graph, op.op) == ("A", "torch.sin")
@@ -84,12 +84,12 @@ def test_one_copy_of_the_inputs_is_alive_at_a_time(monkeypatch: pytest.MonkeyPat
         return result
 
     monkeypatch.setattr(operations, "clone", counted)
-    assert measured(Compiler(slow_sine), requires_grad=True).cost.ops
+    assert measure_wave(Compiler(slow_sine), requires_grad=True).cost.ops
     assert len(counts_of_live_copies) > 4
     assert set(counts_of_live_copies) == {0}
 
 
 def test_operations_of_a_fast_graph_are_not_compiled_alone() -> None:
     compiler = Compiler(torch.sin)
-    assert measured(compiler).cost.ops == []
+    assert measure_wave(compiler).cost.ops == []
     assert compiler.single == []

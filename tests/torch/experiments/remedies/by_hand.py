@@ -30,7 +30,7 @@ Observed = dict[str, Any]
 
 
 class ProgramText(NamedTuple):
-    """A program as a text."""
+    """The name and the source text of a program."""
 
     name: str
     text: str
@@ -59,7 +59,7 @@ class LoadedProgram:
         return self.module.f
 
     def make_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return newly created arguments."""
+        """Create new arguments."""
         arguments = self.module.make_arguments()
         if len(arguments) == 2 and isinstance(arguments[0], tuple) and isinstance(arguments[1], dict):
             return arguments[0], arguments[1]
@@ -78,10 +78,10 @@ def apply_edits(loaded: LoadedProgram, report: Report, remedy: Remedy) -> str:
 
 
 @contextlib.contextmanager
-def remedied(
+def load_with_remedy(
     loaded: LoadedProgram, report: Report, remedy: Remedy, folder: Path, backend: str
 ) -> Iterator[Callable[..., Any]]:
-    """Yield a function that loads the program with a remedy, compiled."""
+    """Yield a function that loads the program with a remedy and compiles it."""
     text = apply_edits(loaded, report, remedy)
     is_wrapped = text.count("torch.compile(") + text.count("torch.compile\n") > loaded.text.count("torch.compile")
     saved, compile_before = torch._dynamo.config.save_config(), torch.compile
@@ -264,7 +264,7 @@ def names_of_differences(expected: Observed, actual: Observed) -> list[str]:
 
 
 def is_allowed_difference(name: str, expected: Observed, actual: Observed) -> bool:
-    """Whether a declared difference is allowed.
+    """Return whether a declared difference is allowed.
 
     Allowed are output, random state, zero gradients, how an input is refused, and copies instead of shared memory.
     """

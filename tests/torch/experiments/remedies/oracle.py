@@ -27,7 +27,7 @@ _OF_COMPILING = re.compile(r",\s+grad_fn=<\w+>|\bat 0x[0-9a-f]+")
 
 
 class Observation(NamedTuple):
-    """The observation of one call: its output in order, its result or error, and the changed state."""
+    """One call: its output in order, its result or error, and the changed state."""
 
     events: list[tuple[str, ...]]
     raised: BaseException | None
@@ -69,7 +69,7 @@ def new_lines(remedy: Remedy, line: int) -> range:
 
 
 @contextlib.contextmanager
-def counted_breaks(path: Path) -> Iterator[list[int]]:
+def record_break_lines(path: Path) -> Iterator[list[int]]:
     """Record the lines of a file at which graphs break, by replacing Dynamo's own method."""
     from torch._dynamo import symbolic_convert
 
@@ -105,8 +105,8 @@ class _OutputRecorder(io.TextIOBase):
         return len(text)
 
 
-def _left_uncompiled(path: Path) -> Callable[..., Any]:
-    """Return a replacement of ``torch.compile`` for one file; PyTorch itself (``torch.cond``) uses the original."""
+def compile_except_for(path: Path) -> Callable[..., Any]:
+    """Return a ``torch.compile`` that compiles nothing for one file; PyTorch itself (``torch.cond``) still compiles."""
     compile_before = torch.compile
 
     def compiled(fn: Any = None, **options: Any) -> Any:
@@ -118,8 +118,8 @@ def _left_uncompiled(path: Path) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def set_up(loaded: LoadedProgram) -> Iterator[None]:
-    """Set the warning filters, and the handlers and filters of logs, that a program requires, temporarily."""
+def run_setup(loaded: LoadedProgram) -> Iterator[None]:
+    """Temporarily set the warning filters, and the handlers and filters of logs, that a program requires."""
     log = logging.getLogger("program.log")
     handlers, filters = list(log.handlers), list(log.filters)
     with warnings.catch_warnings():
@@ -149,7 +149,7 @@ def observe_call(
     handlers = list(root.handlers), root.level
     recorder = logging.Handler()
     recorder.emit = lambda record: events.append(("log", record.name, record.levelname, record.getMessage()))  # type: ignore[method-assign]
-    torch.compile = compile_with or _left_uncompiled(path)
+    torch.compile = compile_with or compile_except_for(path)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(_OutputRecorder("out", events)):
             warnings.simplefilter("always")
@@ -502,7 +502,7 @@ def false_claims(
             if what in _ONLY_UNCOMPILED:
                 continue
             counters.clear()
-            with counted_breaks(path) as broken:
+            with record_break_lines(path) as broken:
                 actual = observe_call(path, text, prepare, compiling)
             breaks = sum(counters["graph_break"].values())
             torch._dynamo.config.load_config(_DEFAULTS)

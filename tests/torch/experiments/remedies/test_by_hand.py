@@ -17,10 +17,10 @@ from tests.torch.experiments.remedies.by_hand import (
     ObservedRun,
     ProgramText,
     is_allowed_difference,
+    load_with_remedy,
     names_of_differences,
     observe_runs,
     programs,
-    remedied,
 )
 
 STEMS = ("traps", "kinds", "loops_and_sizes")
@@ -91,7 +91,7 @@ def _check_claim(alone: _UnchangedProgram, report: Report, remedy: Remedy, folde
     assert evidence is not None
     assert (remedy.verdict == "works but differs") == bool(remedy.differences), what
     variants = list(VARIANTS) if remedy.verdict != "works on what ran" else ["as given"]
-    with remedied(alone.loaded, report, remedy, folder, alone.backend) as changed:
+    with load_with_remedy(alone.loaded, report, remedy, folder, alone.backend) as changed:
         changed_runs = observe_runs(changed, variants)
         assert changed_runs.graphs == evidence.graphs_after, what
         assert evidence.breaks_after < evidence.breaks_before
@@ -101,7 +101,7 @@ def _check_claim(alone: _UnchangedProgram, report: Report, remedy: Remedy, folde
     for variant in variants:
         expected, actual = alone.eager.observed[variant], changed_runs.observed[variant]
         names = names_of_differences(expected, actual)
-        # Differences that compilation alone makes are not caused by the remedy.
+        # Differences that compilation alone causes are not due to the remedy.
         names = [name for name in names if name not in names_of_differences(expected, alone.compiled.observed[variant])]
         if remedy.verdict == "works but differs":
             names = [name for name in names if not is_allowed_difference(name, expected, actual)]

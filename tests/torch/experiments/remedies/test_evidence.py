@@ -1,4 +1,4 @@
-"""Differences that compiling alone makes do not count against a change; results without values do not count for it."""
+"""Differences that compiling alone causes do not count against a change; results without values do not count for it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_setting_that_accepts_what_the_original_refuses_works_on_what_ran(monk
 
 
 @pytest.mark.exhaustive
-def test_a_side_that_only_empty_tensors_take_did_not_run() -> None:
+def test_a_branch_that_only_empty_tensors_take_did_not_run() -> None:
     remedies = [
         remedy for remedy in remedies_of(shifted, torch.ones(3), torch.tensor([2.0, 3.0, 4.0])) if remedy.breaks
     ]

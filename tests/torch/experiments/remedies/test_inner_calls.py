@@ -233,7 +233,7 @@ def step(x):
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
+def forget_compiled_code() -> Iterator[None]:
     torch.compiler.reset()
     before = set(sys.modules)
     yield
@@ -242,8 +242,8 @@ def forgotten() -> Iterator[None]:
             del sys.modules[name]
 
 
-def import_text(text: str, folder: Path) -> Any:
-    """Import a text as a separate module."""
+def import_source(text: str, folder: Path) -> Any:
+    """Import source text as a separate module."""
     name = f"inner_calls_{next(_numbers)}"
     path = folder / f"{name}.py"
     path.write_text(text, encoding="utf-8")
@@ -318,7 +318,7 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
 def test_the_part_that_an_expert_would_compile_is_named_and_works(
     tmp_path: Path, text: str, name: str, argument: torch.Tensor, what: str, line: str
 ) -> None:
-    remedy = inner_remedy(import_text(text, tmp_path), name, argument)
+    remedy = inner_remedy(import_source(text, tmp_path), name, argument)
     assert remedy is not None
     assert (remedy.verdict, remedy.breaks) == ("works", ["b1"])
     assert remedy.title.startswith(what)
@@ -329,7 +329,7 @@ def test_the_part_that_an_expert_would_compile_is_named_and_works(
 
 @pytest.mark.exhaustive
 def test_breaks_of_later_calls_outside_of_the_part_are_gone_with_it(tmp_path: Path) -> None:
-    module = import_text(TRAINER, tmp_path)
+    module = import_source(TRAINER, tmp_path)
     with capture(entries=True) as run:
         for _ in range(2):
             module.compiled(torch.ones(2, 4))
@@ -343,7 +343,7 @@ def test_breaks_of_later_calls_outside_of_the_part_are_gone_with_it(tmp_path: Pa
 
 @pytest.mark.exhaustive
 def test_a_model_is_compiled_instead_of_its_training_step_although_it_breaks(tmp_path: Path) -> None:
-    report = try_remedies(import_text(TRAINING_STEP, tmp_path).step, torch.ones(2, 4))
+    report = try_remedies(import_source(TRAINING_STEP, tmp_path).step, torch.ones(2, 4))
     inside = next(break_.id for break_ in report.breaks if break_.gb_id == "GB0170")
     alone, branch, together = (remedy for remedy in report.remedies or [] if remedy.verdict == "works")
     assert alone.title.startswith("Compile net instead of step")
@@ -359,7 +359,7 @@ def test_a_function_that_torchscript_runs_breaks_its_callers(tmp_path: Path) -> 
     text = "import torch\n\n\n@torch.jit.script\ndef half(x):\n    if bool(torch.all(x > 0)):\n        x = x * 2\n"
     text += "    return x / 2\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
     text += "        return half(x.sin().cos().tanh())\n"
-    net, x = import_text(text, tmp_path).Net(), torch.ones(2)
+    net, x = import_source(text, tmp_path).Net(), torch.ones(2)
     report = explain(net, x)
     assert [break_.location.function for break_ in report.breaks if break_.location] == ["half"]
     original: Any = SimpleNamespace(
@@ -373,12 +373,12 @@ def test_a_model_inside_a_wrapper_has_the_name_of_its_own_variable(tmp_path: Pat
     text = "import torch\nnet = torch.nn.Sequential(torch.nn.Linear(2, 2))\naverage = torch.nn.Module()\n"
     text += "average.model = net\n\n\ndef step(x):\n    average.model.zero_grad()\n    return net(x)\n"
     x = torch.ones(2)
-    subject = Subject(import_text(text, tmp_path).step, Arguments(x))
+    subject = Subject(import_source(text, tmp_path).step, Arguments(x))
     assert [place for place, _ in modules_of(subject, (x,), {})] == ["net", "net.0", "average"]
 
 
 def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: Path) -> None:
-    module = import_text(TRAINING_STEP, tmp_path)
+    module = import_source(TRAINING_STEP, tmp_path)
     x = torch.ones(2, 4)
     report = explain(module.step, x)
     breaks = {break_.gb_id: break_.id for break_ in report.breaks}
@@ -398,7 +398,7 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
 @pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 leaves the function eager without a break")
 def test_a_loop_over_a_data_loader_stays_outside(tmp_path: Path) -> None:
     with capture(entries=True) as run:
-        import_text(EPOCH, tmp_path)
+        import_source(EPOCH, tmp_path)
     assert [break_.location.code for break_ in run.report.breaks if break_.location] == ["enumerate(batches)"]
     remedy = next(remedy for remedy in run.try_remedies().remedies or [] if remedy.family == "inner")
     assert remedy.title.startswith("Compile model instead of train")
@@ -408,7 +408,7 @@ def test_a_loop_over_a_data_loader_stays_outside(tmp_path: Path) -> None:
 def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
     half = "import torch\n\n\ndef half(x):\n    return torch.sin(x) * len(x.tolist())\n\n\n"
     text = f"{half}def step(x):\n    y = half(x)\n    print('half')\n    return y + 1\n"
-    call, x = import_text(text, tmp_path).step, torch.ones(2)
+    call, x = import_source(text, tmp_path).step, torch.ones(2)
     report = explain(call, x)
     original: Any = SimpleNamespace(
         entry=Entry("step", None, call, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
@@ -425,7 +425,7 @@ def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 def test_nothing_is_compiled_instead_if_the_break_has_a_remedy(tmp_path: Path) -> None:
     text = "import torch\nnet = torch.nn.Linear(2, 2)\n\n\n@torch.compile(backend='eager')\ndef step(x):\n"
-    module = import_text(f"{text}    x = net(x)\n    print('mean')\n    return x + 1\n", tmp_path)
+    module = import_source(f"{text}    x = net(x)\n    print('mean')\n    return x + 1\n", tmp_path)
     assert inner_remedy(module, "step", torch.ones(2, 2)) is None
 
 
@@ -461,7 +461,7 @@ def test_an_average_of_weights_is_no_part_of_the_forward_pass_of_a_training_step
 
 def test_the_claim_holds_when_the_change_is_applied(tmp_path: Path) -> None:
     text = SAMPLER.replace('@torch.compile(backend="eager")\n', 'net.compile(backend="eager", fullgraph=True)\n')
-    changed, original = import_text(text, tmp_path), import_text(SAMPLER, tmp_path)
+    changed, original = import_source(text, tmp_path), import_source(SAMPLER, tmp_path)
     changed.net.load_state_dict(original.net.state_dict())
     expected = original.sample.__wrapped__(torch.ones(2, 8))
     assert torch.equal(changed.sample(torch.ones(2, 8)), expected)

@@ -1,4 +1,4 @@
-"""Sizes that are passed as numbers are right for other numbers as well, which are compiled again."""
+"""A change that passes sizes as numbers is right for other sizes as well, which are compiled again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_fix_for_one_length_works_for_other_lengths(tmp_path: Path, name: str)
 
 
 class Attention(torch.nn.Module):
-    """Reads lengths as the vision towers of models do."""
+    """Reads lengths like the vision towers of models do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Attention(torch.nn.Module):
 
 
 def sizes_hook() -> Any:
-    """Return the class that has numbers known while compiling, without what transformers needs of it."""
+    """Return a function that creates sizes known while compiling, without the parts that transformers needs."""
     scope: dict[str, Any] = {"model": torch.nn.Linear(1, 1)}
     code = next(code for code in SWITCHES if "class Sizes" in code)
     exec(code, scope)  # noqa: S102

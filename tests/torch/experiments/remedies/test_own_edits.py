@@ -59,7 +59,7 @@ def load(path: Path) -> Any:
 
 
 @pytest.fixture
-def judged(tmp_path: Path) -> Judge:
+def judge(tmp_path: Path) -> Judge:
     def judge(*pairs: tuple[str, str], beside: str = "", text: str = MODULE) -> Remedy:
         file = tmp_path / "pkg" / f"own_{next(_NAMES)}.py"
         file.parent.mkdir(exist_ok=True)
@@ -80,8 +80,8 @@ def judged(tmp_path: Path) -> Judge:
     return judge
 
 
-def test_a_correct_patch_works(judged: Judge) -> None:
-    own = judged((BRANCH, WHERE))
+def test_a_correct_patch_works(judge: Judge) -> None:
+    own = judge((BRANCH, WHERE))
     assert own.verdict == "works"
     assert "b1" in own.breaks
     assert own.evidence is not None
@@ -98,15 +98,15 @@ def test_a_correct_patch_works(judged: Judge) -> None:
         WHERE.replace("return", "x.add_(0.5)\n        return"),
     ],
 )
-def test_a_wrong_patch_has_a_different_result(judged: Judge, instead: str) -> None:
-    assert judged((BRANCH, instead)).verdict == "another result"
+def test_a_wrong_patch_has_a_different_result(judge: Judge, instead: str) -> None:
+    assert judge((BRANCH, instead)).verdict == "another result"
 
 
 @pytest.mark.exhaustive
-def test_a_patch_may_add_a_function(judged: Judge) -> None:
+def test_a_patch_may_add_a_function(judge: Judge) -> None:
     helper = "def either(x, one, other):\n    return torch.where(x.sum() > 0, one, other)\n\n\n"
     new = "        return either(x, x * factor, x - self.offset)\n"
-    assert judged((BRANCH, new), ("def step", f"{helper}def step")).verdict == "works"
+    assert judge((BRANCH, new), ("def step", f"{helper}def step")).verdict == "works"
 
 
 @pytest.mark.parametrize(
@@ -121,31 +121,31 @@ def test_a_patch_may_add_a_function(judged: Judge) -> None:
         ("\n\n\ndef step", "\n\nprint('loaded')\n\n\ndef step", 12),
     ],
 )
-def test_changes_of_module_level_code_are_not_tried(judged: Judge, old: str, new: str, line: int) -> None:
+def test_changes_of_module_level_code_are_not_tried(judge: Judge, old: str, new: str, line: int) -> None:
     """The existing functions do not have such a change, so a verdict on them would be about a different program."""
-    own = judged((BRANCH, WHERE), (old, new))
+    own = judge((BRANCH, WHERE), (old, new))
     assert own.verdict == "not tried"
     assert own.reason is not None
     assert own.reason.startswith(f"line {line} ")
 
 
-def test_a_removed_function_is_not_tried(judged: Judge) -> None:
+def test_a_removed_function_is_not_tried(judge: Judge) -> None:
     text = MODULE + "\n\ndef unused(x):\n    return x\n"
-    own = judged((BRANCH, WHERE), ("\n\ndef unused(x):\n    return x\n", ""), text=text)
+    own = judge((BRANCH, WHERE), ("\n\ndef unused(x):\n    return x\n", ""), text=text)
     assert own.verdict == "not tried"
 
 
 @pytest.mark.parametrize("more", ["", '@torch.compile(backend="eager")\ndef helper(x):\n    return x\n\n\n'])
-def test_changes_of_compile_calls_are_not_tried(judged: Judge, more: str) -> None:
+def test_changes_of_compile_calls_are_not_tried(judge: Judge, more: str) -> None:
     text = MODULE.replace("def step", '@torch.compile(backend="eager")\ndef step')
     old = '@torch.compile(backend="eager")\ndef step'
-    own = judged((BRANCH, WHERE), (old, more + old.replace('"eager"', '"eager", dynamic=True')), text=text)
+    own = judge((BRANCH, WHERE), (old, more + old.replace('"eager"', '"eager", dynamic=True')), text=text)
     assert own.verdict == "not tried"
     assert own.reason == "it changes how a function is compiled; run the cell to see what that does"
 
 
 @pytest.mark.exhaustive
-def test_compiling_an_inner_function_instead(judged: Judge) -> None:
+def test_compiling_an_inner_function_instead(judge: Judge) -> None:
     text = """import torch
 
 
@@ -169,13 +169,13 @@ def step(x):
     print("mean", float(mean))
     return y
 """
-    own = judged((text, new), text=text)
+    own = judge((text, new), text=text)
     assert own.verdict == "works"
     assert "b1" in own.breaks
 
 
 @pytest.mark.exhaustive
-def test_a_side_that_never_runs_does_not_count_as_working(judged: Judge) -> None:
+def test_a_branch_that_never_runs_does_not_count_as_working(judge: Judge) -> None:
     text = """import torch
 
 
@@ -187,7 +187,7 @@ def step(x):
     torch._dynamo.graph_break()
     return y + 1
 """
-    own = judged(
+    own = judge(
         ("        torch._dynamo.graph_break()\n        y = y * 3", "        y = y * 4"),
         ("    torch._dynamo.graph_break()\n    return", "    return"),
         text=text,
@@ -196,7 +196,7 @@ def step(x):
 
 
 @pytest.mark.parametrize(("threshold", "verdict"), [(2, "another result"), (100_000, "works")])
-def test_a_change_that_shows_only_in_the_third_call(judged: Judge, threshold: int, verdict: str) -> None:
+def test_a_change_that_shows_only_in_the_third_call(judge: Judge, threshold: int, verdict: str) -> None:
     text = """import torch
 
 seen = []
@@ -207,7 +207,7 @@ def step(x):
     torch._dynamo.graph_break()
     return x * len(seen)
 """
-    own = judged(
+    own = judge(
         ("    seen.append(x.shape[0])\n", f"    if len(seen) < {threshold}:\n        seen.append(x.shape[0])\n"),
         ("    torch._dynamo.graph_break()\n", ""),
         text=text,
@@ -219,23 +219,23 @@ def step(x):
     ("new", "expected"),
     [("return x - missing(", "not valid Python: '(' was never closed, line 17"), ("return missing", "NameError")],
 )
-def test_a_failure_has_a_reason(judged: Judge, new: str, expected: str) -> None:
-    own = judged(("return y + 1", new))
+def test_a_failure_has_a_reason(judge: Judge, new: str, expected: str) -> None:
+    own = judge(("return y + 1", new))
     assert own.verdict == "fails"
     assert expected in (own.reason or "")
 
 
 @pytest.mark.exhaustive
-def test_a_patch_may_also_change_files_that_are_not_python(judged: Judge) -> None:
+def test_a_patch_may_also_change_files_that_are_not_python(judge: Judge) -> None:
     """A change of other Python code could change the result as well; a change of other files cannot."""
     other = diff("x = 1\n", "x = 2\n", "pkg/other.py")
-    own = judged((BRANCH, WHERE), beside=other)
+    own = judge((BRANCH, WHERE), beside=other)
     assert own.verdict == "not tried"
     assert own.reason == "it also changes pkg/other.py, and nothing in that file was compiled"
-    assert judged((BRANCH, WHERE), beside=diff("old\n", "new\n", "README.md")).verdict == "works"
+    assert judge((BRANCH, WHERE), beside=diff("old\n", "new\n", "README.md")).verdict == "works"
 
 
-def test_a_patch_of_a_different_text_is_not_tried(tmp_path: Path) -> None:
+def test_a_patch_for_a_different_source_text_is_not_tried(tmp_path: Path) -> None:
     file = tmp_path / "drifted.py"
     file.write_text(MODULE)
     patch = tmp_path / "own.patch"

@@ -10,7 +10,7 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak.report.remedies import WORKING
 from tests.torch.experiments.remedies.by_hand import LoadedProgram, ProgramText, programs
-from tests.torch.experiments.remedies.oracle import false_claims, set_up
+from tests.torch.experiments.remedies.oracle import false_claims, run_setup
 
 #: `make test` runs one of the pairs.
 CASES = [
@@ -19,8 +19,8 @@ CASES = [
 ]
 #: Programs marked "right" without a known change that works: the reader has to decide.
 UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
-#: The same for changes that differ if the input has another dtype, a list has tensors of several lengths, or only one
-#: argument requires gradients, which the verdict says.
+#: The same for changes that differ if the input has a different dtype, a list has tensors of several lengths, or only
+#: one argument requires gradients, which the verdict says.
 RIGHT_FOR_THE_GIVEN_KIND = frozenset(
     {
         "a best value of a closure, right",
@@ -50,7 +50,7 @@ RIGHT_BUT_FOR_A_NEW_TENSOR = frozenset({"an argument that is returned, right"})
 def test_every_claim_is_true(tmp_path: Path, program: ProgramText) -> None:
     loaded = LoadedProgram(tmp_path / "program.py", program.text)
     args, kwargs = loaded.make_arguments()
-    with set_up(loaded):
+    with run_setup(loaded):
         report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *args, **kwargs)
     assert report.remedies is not None
     claims = [remedy for remedy in report.remedies if remedy.verdict in WORKING]

@@ -184,7 +184,7 @@ def test_a_module_whose_forward_is_decorated_keeps_its_name() -> None:
     assert (entry.function, type(entry.call)) == ("DecoratedNet", DecoratedNet)
 
 
-def test_another_method_with_the_decorator_of_forward_is_not_the_module() -> None:
+def test_a_different_method_with_the_decorator_of_forward_is_not_the_module() -> None:
     net = DecoratedNet()
     (entry,), value = entries_of(lambda: torch.compile(net.other, backend="eager")(torch.ones(3)))
     assert not isinstance(entry.call, torch.nn.Module)

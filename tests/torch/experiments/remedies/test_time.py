@@ -264,7 +264,7 @@ def test_time_limit_ends_a_compilation_between_its_steps(backend: str, steps: in
 
 
 @pytest.mark.exhaustive
-def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_the_own_one(
+def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def slow(graph: torch.fx.GraphModule, _: object) -> Any:

@@ -87,7 +87,7 @@ def snapshot(*arguments: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def untouched(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Iterator[None]:
+def assert_nothing_changes(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Iterator[None]:
     capsys.readouterr()
     before = snapshot(*arguments)
     yield
@@ -113,7 +113,7 @@ def test_side_effects_of_the_function_do_not_happen(
     arguments = torch.ones(3), [0.5]
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        with untouched(capsys, *arguments):
+        with assert_nothing_changes(capsys, *arguments):
             report = jupyter_graphbreak.try_remedies(torch.compile(noisy, backend=backend), *arguments, seconds=600)
     assert any(remedy.verdict != "not tried" for remedy in report.remedies or [])
     # pytest's handler represents the user's; records of PyTorch's trace reach no handler of the user's.
@@ -161,11 +161,11 @@ def test_a_function_behind_a_wrapper_runs_on_copies(decorated: Callable[..., Any
 
 def test_only_the_exception_of_the_function_is_raised(capsys: pytest.CaptureFixture[str]) -> None:
     x = torch.ones(3)
-    with untouched(capsys, x), pytest.raises(LookupError, match="of shape"):
+    with assert_nothing_changes(capsys, x), pytest.raises(LookupError, match="of shape"):
         jupyter_graphbreak.try_remedies(torch.compile(raises, backend="eager"), x)
 
 
-def interrupting(at: int) -> Callable[..., Any]:
+def interrupt_call(at: int) -> Callable[..., Any]:
     """Return a replacement for running a changed program that is interrupted in one of its calls."""
     run_compiled = TrialRunner._run_compiled
     calls = 0
@@ -175,14 +175,14 @@ def interrupting(at: int) -> Callable[..., Any]:
         calls += 1
         if calls != at:
             return run_compiled(self, *args)
-        with interrupted_runs():
+        with interrupt_while_restoring():
             return run_compiled(self, *args)
 
     return interrupted
 
 
 @contextlib.contextmanager
-def interrupted_runs() -> Iterator[None]:
+def interrupt_while_restoring() -> Iterator[None]:
     """Interrupt a run while code is swapped and output is captured."""
     restore = Subject.restore
 
@@ -200,9 +200,9 @@ def test_an_interrupt_keeps_the_results_so_far(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # By then the program and one change have run, both on edge inputs as well.
-    monkeypatch.setattr(TrialRunner, "_run_compiled", interrupting(5))
+    monkeypatch.setattr(TrialRunner, "_run_compiled", interrupt_call(5))
     x = torch.ones(3)
-    with untouched(capsys, x):
+    with assert_nothing_changes(capsys, x):
         report = jupyter_graphbreak.try_remedies(torch.compile(two, backend="eager"), x)
     assert report.remedies is not None
     assert [remedy.verdict in WORKING for remedy in report.remedies] == [True, False]
@@ -229,7 +229,7 @@ def test_an_internal_error_does_not_prevent_the_report(
     else:
         monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.Original.choose_inputs", fault)
     x = torch.ones(3)
-    with untouched(capsys, x):
+    with assert_nothing_changes(capsys, x):
         report = jupyter_graphbreak.try_remedies(torch.compile(two, backend="eager"), x)
     assert report.remedies is not None
     assert any("ZeroDivisionError" in note.message for note in report.diagnostics)
@@ -297,7 +297,7 @@ def test_entries_are_kept_as_they_were_before_they_ran(capsys: pytest.CaptureFix
     x = torch.ones(3)
     with jupyter_graphbreak.capture(entries=True) as run:
         torch.compile(counts, backend="eager")(x)
-    with untouched(capsys, x):
+    with assert_nothing_changes(capsys, x):
         report = run.try_remedies()
     assert report.remedies is not None
     assert [(remedy.verdict, remedy.reason) for remedy in report.remedies] == [("works", None)]

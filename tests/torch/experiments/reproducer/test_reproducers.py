@@ -48,14 +48,14 @@ def warm(runner: ScriptRunner, monkeypatch: pytest.MonkeyPatch) -> ScriptRunner:
     return runner
 
 
-def watched(case: str) -> Run:
+def watch_case(case: str) -> Run:
     torch._dynamo.reset()
     with contextlib.suppress(Exception), jupyter_graphbreak.capture(entries=True) as run:
         getattr(cases, case)()
     return run
 
 
-def reproduced(run: Run, ident: str, runner: ScriptRunner, *, redacted: bool = False) -> Reproducer:
+def reproduce_again(run: Run, ident: str, runner: ScriptRunner, *, redacted: bool = False) -> Reproducer:
     again = run._kept_run()
     return reproduce(again.report, again._kept_entries, ident, redacted=redacted, seconds=SECONDS, runner=runner)
 
@@ -93,8 +93,8 @@ def exhaustive(*values: object) -> ParameterSet:
 def test_scripts_reproduce_the_finding_and_are_short(
     warm: ScriptRunner, case: str, ident: str, functions: list[str], code: str
 ) -> None:
-    run = watched(case)
-    reproducer = reproduced(run, ident, warm)
+    run = watch_case(case)
+    reproducer = reproduce_again(run, ident, warm)
     assert reproducer.script is not None, reproducer.reason
     assert code in reproducer.script
     assert len(reproducer.script.splitlines()) <= 2 * lines_of(*functions) + 30
@@ -130,7 +130,7 @@ def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.M
 
 
 def test_script_has_the_optimizer_with_its_groups() -> None:
-    run = watched("step_of_an_optimizer")
+    run = watch_case("step_of_an_optimizer")
     again = run._kept_run()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
     entry = next(entry for entry in again._kept_entries.entries if entry.function == "train")
@@ -146,7 +146,7 @@ def test_script_has_the_optimizer_with_its_groups() -> None:
 
 @pytest.mark.exhaustive
 def test_script_of_a_wrong_result_fails_alone() -> None:
-    run = watched("wrong_result")
+    run = watch_case("wrong_result")
     run.check()
     script = run.reproducer(CHECK, seconds=SECONDS)
     assert len(script.splitlines()) <= 2 * lines_of("mixed", "wrong_backend") + 30
@@ -173,8 +173,8 @@ def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.exhaustive
-def test_redacted_script_has_no_names_and_texts(warm: ScriptRunner) -> None:
-    reproducer = reproduced(watched("error_in_a_scope"), ERROR, warm, redacted=True)
+def test_redacted_script_has_no_names_and_strings(warm: ScriptRunner) -> None:
+    reproducer = reproduce_again(watch_case("error_in_a_scope"), ERROR, warm, redacted=True)
     assert reproducer.script is not None, reproducer.reason
     assert reproducer.issue is not None
     for word in ("outer", "strict", "shown"):
@@ -182,9 +182,9 @@ def test_redacted_script_has_no_names_and_texts(warm: ScriptRunner) -> None:
 
 
 def test_call_with_an_effect_is_not_run_again(runner: ScriptRunner) -> None:
-    run = watched("writes_a_file")
+    run = watch_case("writes_a_file")
     Path("reproducer-test.txt").unlink()
-    reproducer = reproduced(run, "b1", runner)
+    reproducer = reproduce_again(run, "b1", runner)
     assert reproducer.script is None
     assert reproducer.reason is not None
     assert "writes to the file reproducer-test.txt" in reproducer.reason
@@ -212,7 +212,7 @@ def test_script_is_stopped_where_processes_cannot_fork(monkeypatch: pytest.Monke
 
 
 def test_reason_names_the_object_that_cannot_be_written(runner: ScriptRunner) -> None:
-    reproducer = reproduced(watched("locked"), "b1", runner)
+    reproducer = reproduce_again(watch_case("locked"), "b1", runner)
     assert reproducer.script is None
     assert reproducer.reason is not None
     assert "lock" in reproducer.reason
@@ -227,4 +227,4 @@ def test_report_without_copies_says_how_to_keep_them() -> None:
 
 def test_unknown_id_is_an_error(runner: ScriptRunner) -> None:
     with pytest.raises(LookupError, match="b77"):
-        reproduced(watched("wrong_sizes"), "b77", runner)
+        reproduce_again(watch_case("wrong_sizes"), "b77", runner)

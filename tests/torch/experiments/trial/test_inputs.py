@@ -210,7 +210,7 @@ def test_attributes_of_a_thread_local_object_are_copied() -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_run_stops_before_it_waits_for_another_thread() -> None:
+def test_a_run_stops_before_it_waits_for_a_different_thread() -> None:
     def wait(x: torch.Tensor) -> torch.Tensor:
         waiting: queue.Queue[torch.Tensor] = queue.Queue()
         return x + waiting.get()
@@ -355,7 +355,7 @@ def test_one_of_several_tensors_requires_gradients() -> None:
     assert {float(x.sum()) for x, _ in values} == {9.0, -9.0, 0.0}
 
 
-def test_one_of_several_tensors_has_another_precision() -> None:
+def test_one_of_several_tensors_has_a_different_precision() -> None:
     found = kinds(lambda x, w: x * w, torch.ones(3), torch.ones(3, dtype=torch.float64))
     assert [case.arguments.args[0].dtype for case in found["x as float64"]] == [torch.float64] * 2
     assert [case.arguments.args[1].dtype for case in found["w as float32"]] == [torch.float32] * 2
@@ -375,7 +375,7 @@ def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
 
 
 @pytest.mark.parametrize("choice", ["some", "many"])
-def test_a_program_is_compiled_for_another_number_of_the_state(choice: EdgeCaseChoice) -> None:
+def test_a_program_is_compiled_for_a_different_number_in_the_state(choice: EdgeCaseChoice) -> None:
     def amplify(x: torch.Tensor) -> torch.Tensor:
         amplified: torch.Tensor = x * amplifier.gain
         return amplified

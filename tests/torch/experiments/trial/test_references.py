@@ -54,7 +54,7 @@ class Metric(torch.nn.Module):
             self.total = self.total + x.sum()
 
 
-def ran(fn: Any, *args: Any) -> tuple[Subject, Any]:
+def run_on_copies(fn: Any, *args: Any) -> tuple[Subject, Any]:
     with sandbox_runs():
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
@@ -79,7 +79,7 @@ def test_copied_scheduler_steps_the_copied_optimizer() -> None:
         scheduler.step()
         return optimizer.param_groups[0]["lr"]
 
-    subject, result = ran(step, torch.ones(1, 2))
+    subject, result = run_on_copies(step, torch.ones(1, 2))
     values: Any = {place.name: place.read() for place in subject._bindings}
     assert values["scheduler"].optimizer is values["optimizer"]
     assert values["optimizer"].param_groups[0]["params"][0] is values["model"].weight
@@ -99,7 +99,7 @@ def test_metric_is_copied_with_its_wrapped_methods() -> None:
         metric.update(x)
         return metric.total * 1
 
-    subject, result = ran(step, torch.ones(3))
+    subject, result = run_on_copies(step, torch.ones(3))
     assert subject.uncopied_descriptions == []
     assert result.value == 3
     assert result.state["metric"].calls == 1
@@ -117,7 +117,7 @@ def test_hooks_and_their_handles_belong_to_the_copy() -> None:
         handle.remove()
         return y
 
-    ran(f, torch.ones(1, 2))
+    run_on_copies(f, torch.ones(1, 2))
     assert seen == []
     assert len(model._forward_hooks) == 1
 
@@ -199,7 +199,7 @@ def test_tuple_subclass_that_is_no_sequence_is_copied() -> None:
         y: torch.Tensor = model(x)
         return y
 
-    subject, _ = ran(f, torch.ones(1, 2))
+    subject, _ = run_on_copies(f, torch.ones(1, 2))
     assert subject.uncopied_descriptions == []
 
 
@@ -220,7 +220,7 @@ def test_object_with_a_destructor_is_shared_and_restored() -> None:
         handle.uses += 1
         return x + 1
 
-    subject, _ = ran(f, torch.ones(1))
+    subject, _ = run_on_copies(f, torch.ones(1))
     assert len(subject.uncopied_descriptions) == 1
     assert "`handle` (Handle) cannot be copied" in subject.uncopied_descriptions[0]
     assert handle.uses == 0
@@ -231,7 +231,7 @@ def test_object_with_a_destructor_is_shared_and_restored() -> None:
 def test_run_that_would_consume_a_generator_is_stopped() -> None:
     numbers = (number for number in range(3))
     with pytest.raises(TrialStoppedError, match="advances an iterator"):
-        ran(lambda x: x + next(numbers), torch.ones(1))
+        run_on_copies(lambda x: x + next(numbers), torch.ones(1))
     assert list(numbers) == [0, 1, 2]
 
 
@@ -299,7 +299,7 @@ def test_inputs_that_cannot_be_derived_are_skipped() -> None:
     assert all(derived.arguments.args[0]["a"].shape[0] == 4 for derived in inputs)
 
 
-def made(calls: list[int]) -> Any:
+def make_counter(calls: list[int]) -> Any:
     def callback(y: torch.Tensor) -> None:
         calls.append(y.dim())
 
@@ -325,7 +325,7 @@ def with_callbacks(x: torch.Tensor, callbacks: Any) -> torch.Tensor:
 @pytest.mark.exhaustive
 def test_functions_inside_arguments_are_copied_for_every_input() -> None:
     calls: list[int] = []
-    callback = made(calls)
+    callback = make_counter(calls)
     arguments = torch.ones(3), {"all": [callback]}
     report = jupyter_graphbreak.try_remedies(torch.compile(with_callbacks, backend="eager"), *arguments)
     assert "works" in {remedy.verdict for remedy in report.remedies or []}

@@ -30,15 +30,15 @@ from jupyter_graphbreak.report.frontends import Example
 LOG = logging.getLogger("trial.of.the.user")
 
 
-def result(fn: Any, *args: Any, seed: int = 0, gradients: bool = True) -> Result:
+def run_once(fn: Any, *args: Any, seed: int = 0, gradients: bool = True) -> Result:
     with sandbox_runs():
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
         return run(subject.call, subject, subject.arguments, seed, runs_backward=gradients)
 
 
-def compared(original: Any, changed: Any, *args: Any) -> list[Difference]:
-    return differences(result(original, *args), result(changed, *args))
+def run_and_compare(original: Any, changed: Any, *args: Any) -> list[Difference]:
+    return differences(run_once(original, *args), run_once(changed, *args))
 
 
 class Case(NamedTuple):
@@ -403,17 +403,17 @@ DECLARED = {
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_each_difference_is_reported_alone(name: str) -> None:
     original, changed, kind, text, args = CASES[name]
-    (describe_difference,) = compared(original, changed, *args)
-    assert describe_difference.kind == kind
-    assert describe_difference.text.startswith(text)
-    assert describe_difference.is_acceptable == (kind in DECLARED)
+    (difference,) = run_and_compare(original, changed, *args)
+    assert difference.kind == kind
+    assert difference.text.startswith(text)
+    assert difference.is_acceptable == (kind in DECLARED)
 
 
 def test_signs_of_zeros_are_compared_on_request() -> None:
-    original, changed = result(lambda x: x * -1, torch.zeros(2)), result(lambda x: x * 1, torch.zeros(2))
+    original, changed = run_once(lambda x: x * -1, torch.zeros(2)), run_once(lambda x: x * 1, torch.zeros(2))
     assert differences(original, changed) == []
-    (describe_difference,) = differences(original, changed, compares_signs_of_zero=True)
-    assert (describe_difference.kind, describe_difference.is_acceptable) == ("sign of zero", True)
+    (difference,) = differences(original, changed, compares_signs_of_zero=True)
+    assert (difference.kind, difference.is_acceptable) == ("sign of zero", True)
 
 
 class Tally(torch.nn.Module):
@@ -423,43 +423,43 @@ class Tally(torch.nn.Module):
 
 
 def test_a_tensor_that_is_replaced_instead_of_changed_in_place() -> None:
-    def changed_in_place(tally: Tally) -> None:
+    def add_in_place(tally: Tally) -> None:
         tally.count += 1
 
-    def replaced(tally: Tally) -> None:
+    def assign_sum(tally: Tally) -> None:
         tally.count = tally.count + 1
 
-    original, changed = result(changed_in_place, Tally()), result(replaced, Tally())
-    (describe_difference,) = differences(original, changed)
-    assert (describe_difference.kind, describe_difference.is_acceptable) == ("replaced", False)
+    original, changed = run_once(add_in_place, Tally()), run_once(assign_sum, Tally())
+    (difference,) = differences(original, changed)
+    assert (difference.kind, difference.is_acceptable) == ("replaced", False)
     assert differences(changed, original) == []
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_a_function_does_not_differ_from_itself(name: str) -> None:
     for fn in CASES[name][:2]:
-        assert compared(fn, fn, *CASES[name].args) == []
+        assert run_and_compare(fn, fn, *CASES[name].args) == []
 
 
 def test_gradients_of_parameters_are_named() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
-    run = result(lambda x: model(x), torch.ones(1, 2))
+    run = run_once(lambda x: model(x), torch.ones(1, 2))
     assert run.gradients is not None
     assert set(run.gradients) == {f"the parameter model.{i}.{kind}" for i in (0, 1) for kind in ("weight", "bias")}
-    assert set(result(model, torch.ones(1, 2)).gradients or {}) == {
+    assert set(run_once(model, torch.ones(1, 2)).gradients or {}) == {
         f"the parameter {i}.{kind}" for i in (0, 1) for kind in ("weight", "bias")
     }
 
 
 def test_without_gradients_nothing_runs_backward() -> None:
-    assert result(lambda x: refusing(x), leaf(1), gradients=False).backward_error is None
-    assert result(lambda x: x + 1, torch.ones(1)).gradients is None
+    assert run_once(lambda x: refusing(x), leaf(1), gradients=False).backward_error is None
+    assert run_once(lambda x: x + 1, torch.ones(1)).gradients is None
 
 
 def test_grad_left_by_the_call_is_separate_from_the_gradients() -> None:
     argument = leaf(1, 1)
     argument.grad = torch.full((2,), 5.0)
-    run = result(lambda x: x * 1, argument)
+    run = run_once(lambda x: x * 1, argument)
     assert torch.equal(run.leaf_grads["the argument x"], torch.full((2,), 5.0))  # type: ignore[arg-type]
     assert run.gradients is not None
     assert torch.allclose(run.gradients["the argument x"], torch.tensor([0.5, 1.1094]), atol=1e-4)  # type: ignore[arg-type]
@@ -472,10 +472,10 @@ def test_without_values_only_shapes_and_presence_count() -> None:
         return x * torch.rand(3)
 
     args = leaf(1, 1, 1)
-    pair = result(noisy, args), result(noisy, args, seed=1)
+    pair = run_once(noisy, args), run_once(noisy, args, seed=1)
     assert {item.kind for item in differences(*pair)} == {"value", "printed", "random state"}
     assert differences(*pair, compares_values=False) == []
-    silent = result(lambda x: x * torch.rand(3), args)
+    silent = run_once(lambda x: x * torch.rand(3), args)
     assert [item.kind for item in differences(pair[0], silent, compares_values=False)] == ["printed"]
 
 
@@ -498,7 +498,7 @@ def test_without_values_only_shapes_and_presence_count() -> None:
         ("\r100%|##| 2/2 [00:00<00:00, 9.0it/s]", "\r100%|##| 2/2 [00:00<00:00, 9.0it/s, loss=1]", False),
     ],
 )
-def test_texts_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
+def test_strings_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
     assert is_same_text(expected, actual) is same
 
 
@@ -529,7 +529,7 @@ def test_pending_seed_of_an_unused_device_is_kept() -> None:
     torch.manual_seed(7)
     waiting = torch.cuda._lazy_seed_tracker.get_calls()
     assert waiting or torch.cuda.is_initialized()
-    result(torch.rand_like, torch.ones(3))
+    run_once(torch.rand_like, torch.ones(3))
     assert torch.cuda._lazy_seed_tracker.get_calls() == waiting
 
 
@@ -547,7 +547,7 @@ def test_effects_of_a_run_do_not_escape(capsys: pytest.CaptureFixture[str], capl
         return x + torch.rand(3) + random.random() + np.random.rand()
 
     states = random.getstate(), torch.get_rng_state().tolist(), position()
-    result(loud, torch.ones(3))
+    run_once(loud, torch.ones(3))
     assert states == (random.getstate(), torch.get_rng_state().tolist(), position())
     assert capsys.readouterr() == ("", "")
     assert not caplog.records
@@ -572,7 +572,7 @@ def test_once_only_messages_appear_in_each_run_and_not_again_afterwards(
     f(torch.ones(1))
     assert (len(recwarn), len(caplog.records)) == (1, 1)
     for _ in range(2):
-        effects = result(f, torch.ones(1)).effects
+        effects = run_once(f, torch.ones(1)).effects
         assert effects.warned == [("UserWarning", "shown once")]
         assert effects.logged == [("trial.of.the.user", "WARNING", "logged once")]
     f(torch.ones(1))
@@ -610,7 +610,7 @@ def test_state_set_by_a_switch_before_the_runs_is_no_difference() -> None:
     switched.calls_by_hand = 3  # type: ignore[assignment]
     switched.forward = types.MethodType(passing_on, switched)  # type: ignore[method-assign]
     switched.register_forward_pre_hook(lambda module, arguments: arguments)
-    assert compared(Counted(), switched, torch.ones(2)) == []
+    assert run_and_compare(Counted(), switched, torch.ones(2)) == []
 
 
 def test_empty_container_left_by_a_switched_program_is_a_difference() -> None:
@@ -621,21 +621,21 @@ def test_empty_container_left_by_a_switched_program_is_a_difference() -> None:
 
     switched = Remembering()
     switched.by = 2
-    (describe_difference,) = compared(Remembering(), switched, torch.ones(2))
-    assert (describe_difference.kind, describe_difference.text) == ("state", "leaves self.seen different")
+    (difference,) = run_and_compare(Remembering(), switched, torch.ones(2))
+    assert (difference.kind, difference.text) == ("state", "leaves self.seen different")
 
 
 def test_different_state_left_by_a_switched_program_is_a_difference() -> None:
     switched = Counted()
     switched.by = 2
-    (describe_difference,) = compared(Counted(), switched, torch.ones(2))
-    assert (describe_difference.kind, describe_difference.text) == ("state", "leaves self.last different")
+    (difference,) = run_and_compare(Counted(), switched, torch.ones(2))
+    assert (difference.kind, difference.text) == ("state", "leaves self.last different")
 
 
 def test_warnings_about_nondeterministic_algorithms_do_not_become_errors() -> None:
     torch.use_deterministic_algorithms(mode=True, warn_only=True)
     try:
-        result(torch.relu, torch.ones(2))
+        run_once(torch.relu, torch.ones(2))
         assert torch.is_deterministic_algorithms_warn_only_enabled()
     finally:
         torch.use_deterministic_algorithms(mode=False)

@@ -66,7 +66,7 @@ SIGNALLED: list[int] = []
 REGISTERED: list[Any] = []
 
 
-def expected(function: Callable[..., Any]) -> tuple[str, int] | None:
+def commented_effect(function: Callable[..., Any]) -> tuple[str, int] | None:
     """Return the kind and the line of a function's effect, from the comment at that line."""
     lines, first = inspect.getsourcelines(function)
     for number, line in enumerate(lines, start=first):
@@ -79,7 +79,9 @@ def expected(function: Callable[..., Any]) -> tuple[str, int] | None:
 WITH_EFFECTS = [
     function
     for function in vars(programs).values()
-    if inspect.isfunction(function) and function.__module__ == programs.__name__ and expected(function) is not None
+    if inspect.isfunction(function)
+    and function.__module__ == programs.__name__
+    and commented_effect(function) is not None
 ]
 #: `make test` runs one in sixteen.
 EFFECTS = [
@@ -96,12 +98,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TZ", "Asia/Tokyo")  # which only `time.tzset` makes Python use
     register = atexit.register
 
-    def counted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def register_and_count(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if function is len:
             REGISTERED.append(function)
         return register(function, *args, **kwargs)
 
-    monkeypatch.setattr(atexit, "register", torch.compiler.disable(counted))
+    monkeypatch.setattr(atexit, "register", torch.compiler.disable(register_and_count))
     webbrowser.register("test", None, webbrowser.GenericBrowser("true"), preferred=True)
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
     signal.signal(signal.SIGUSR1, lambda number, _: SIGNALLED.append(number))
@@ -136,7 +138,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def seen() -> dict[str, Any]:
+def visible_state() -> dict[str, Any]:
     """Return everything that the functions may change."""
     received = b""
     with contextlib.suppress(BlockingIOError):
@@ -248,11 +250,11 @@ def kinds_and_lines(result: Any) -> list[tuple[str, int | None]]:
 
 @pytest.mark.parametrize("function", EFFECTS)
 def test_function_with_an_effect_is_stopped_before_it(function: Callable[..., Any]) -> None:
-    before, frozen = seen(), gc.get_freeze_count()
+    before, frozen = visible_state(), gc.get_freeze_count()
     for call in SINGLE_CALLS:
         result = call(torch.compile(function, backend="eager"), torch.ones(3))
-        assert seen() == before, call.__name__
-        assert kinds_and_lines(result)[:1] == [expected(function)], f"{call.__name__}: {result.to_text()}"
+        assert visible_state() == before, call.__name__
+        assert kinds_and_lines(result)[:1] == [commented_effect(function)], f"{call.__name__}: {result.to_text()}"
         assert "run again" in " ".join(result.to_text().split())
     assert gc.get_freeze_count() <= frozen
 
@@ -262,12 +264,12 @@ def test_function_with_an_observed_effect_is_not_run_again(function: Callable[..
     compiled = torch.compile(function, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3))
-    once = seen()
+    once = visible_state()
     run.try_remedies()
     run.measure()
     report = run.check()
-    assert seen() == once
-    assert expected(function) in kinds_and_lines(report)
+    assert visible_state() == once
+    assert commented_effect(function) in kinds_and_lines(report)
     assert not report.check
     assert all(remedy.verdict == "not tried" for remedy in report.remedies or [])
     assert "Nothing was run again" in report.to_text()
@@ -363,7 +365,7 @@ def test_an_effect_on_the_thread_of_a_pool_is_observed(make: Callable[[int], Any
         pool.submit(int).result() if hasattr(pool, "submit") else pool.apply(int)  # now the thread is running
         with jupyter_graphbreak.capture(entries=True) as run:
             list(pool.map(compiled, [torch.ones(3)]))
-    assert kinds_and_lines(run.check()) == [expected(programs.appends_line)]
+    assert kinds_and_lines(run.check()) == [commented_effect(programs.appends_line)]
     assert Path("a.txt").read_text() == "row\n"
 
 
@@ -427,7 +429,7 @@ def test_lock_of_progress_bars_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> 
     ids=lambda function: function.__name__,
 )
 def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> None:
-    before = seen()
+    before = visible_state()
     compiled = torch.compile(function, backend="eager")
     report = jupyter_graphbreak.try_remedies(compiled, torch.ones(3), seconds=600)
     assert report.effects is None
@@ -437,7 +439,7 @@ def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> 
     assert cost is not None
     assert cost.entries
     assert jupyter_graphbreak.compare_frontends(function, torch.ones(3)).verdicts
-    assert seen() == before
+    assert visible_state() == before
 
 
 class Kept:

@@ -445,7 +445,7 @@ def test_folder_with_the_prefix_of_a_package_folder_is_user_code() -> None:
     written = "SEEN = []\ndef f(x):\n    SEEN.append(1)\n    return x * len(SEEN)\n"
     for root in outermost_roots():
         namespace: dict[str, Any] = {"__name__": "user_module"}
-        exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
+        exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that path
         _, results = runs(namespace["f"], torch.ones(2), times=2)
         assert all(torch.equal(result.value, torch.ones(2)) for result in results)
         assert namespace["SEEN"] == []
@@ -455,7 +455,7 @@ def test_an_endless_loop_in_a_folder_with_that_prefix_is_stopped() -> None:
     written = "def f():\n" + "    while True:\n        pass\n"
     for root in outermost_roots():
         namespace: dict[str, Any] = {}
-        exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
+        exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that path
         with pytest.raises(LineLimitError), line_limit():
             namespace["f"]()
 

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.results import Report
 
 
-def compiled(fn: Callable[..., Any], backend: Any = "eager") -> Any:
+def compile_with(fn: Callable[..., Any], backend: Any = "eager") -> Any:
     return torch.compile(fn, backend=backend)
 
 
 def line_of(fn: Callable[..., Any], text: str) -> int:
-    """Return the line of a file that has a text in a function."""
+    """Return the number of the first line of a function that contains a string."""
     lines, first = inspect.getsourcelines(fn)
     return first + next(number for number, line in enumerate(lines) if text in line)
 
 
-def only(report: Report) -> EntryValues:
+def only_entry(report: Report) -> EntryValues:
     (values,) = report.values or []
     return values
 
 
-def found(values: EntryValues) -> list[tuple[Any, ...]]:
+def findings(values: EntryValues) -> list[tuple[Any, ...]]:
     return [
         (first.direction, first.kind, first.op.rpartition(".")[2], first.location and first.location.line, first.graph)
         for first in values.first
@@ -60,13 +60,13 @@ def with_breaks(x: torch.Tensor) -> torch.Tensor:
 
 def test_a_model_with_breaks_has_the_same_graphs_and_values_of_what_runs_eagerly() -> None:
     x = torch.zeros(3, requires_grad=True)
-    report = jupyter_graphbreak.values(compiled(with_breaks), x)
-    plain = jupyter_graphbreak.explain(compiled(with_breaks), x)
+    report = jupyter_graphbreak.values(compile_with(with_breaks), x)
+    plain = jupyter_graphbreak.explain(compile_with(with_breaks), x)
     assert report.summary.graphs == plain.summary.graphs == 3
     assert report.summary.breaks == plain.summary.breaks == 2
-    values = only(report)
+    values = only_entry(report)
     line = line_of(looked_up, "x - x")
-    assert found(values)[0] == ("forward", "nan", "div", line, None)
+    assert findings(values)[0] == ("forward", "nan", "div", line, None)
     assert sentences(report)[0] == (
         f"NaN first appears at test_values.py:{line} in looked_up (div), not compiled: 3 of 3 elements, float32"
     )
@@ -88,9 +88,9 @@ def rooted(x: torch.Tensor) -> torch.Tensor:
 
 def test_inf_only_in_the_backward_pass() -> None:
     x = torch.tensor([0.0, 4.0, 9.0], requires_grad=True)
-    report = jupyter_graphbreak.values(compiled(rooted), x)
-    values = only(report)
-    assert found(values) == [("backward", "inf", "sqrt", line_of(rooted, "sqrt"), "A")]
+    report = jupyter_graphbreak.values(compile_with(rooted), x)
+    values = only_entry(report)
+    assert findings(values) == [("backward", "inf", "sqrt", line_of(rooted, "sqrt"), "A")]
     assert values.first[0].eager == "same"
     assert values.results[0].gradient_inf == 1
     scaled = next(value for value in values.lines if value.location.line == line_of(rooted, "x * 2"))
@@ -108,8 +108,8 @@ def own_backward(x: torch.Tensor) -> torch.Tensor:
 
 def test_a_backward_pass_within_the_call() -> None:
     x = torch.ones(2, requires_grad=True)
-    values = only(jupyter_graphbreak.values(compiled(own_backward), x))
-    assert ("backward", "nan", "sqrt", line_of(own_backward, "sqrt"), "A") in found(values)
+    values = only_entry(jupyter_graphbreak.values(compile_with(own_backward), x))
+    assert ("backward", "nan", "sqrt", line_of(own_backward, "sqrt"), "A") in findings(values)
     assert x.grad is None
 
 
@@ -122,12 +122,12 @@ def attended(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 def test_a_mask_that_the_program_writes_is_no_finding() -> None:
     mask = torch.zeros(4, 4, dtype=torch.bool)
     mask[0, 1] = True
-    values = only(jupyter_graphbreak.values(compiled(attended), torch.randn(4, 4), mask))
+    values = only_entry(jupyter_graphbreak.values(compile_with(attended), torch.randn(4, 4), mask))
     assert values.first == []
     assert values.lines[0].forward.inf == 1
     mask[1] = True
-    values = only(jupyter_graphbreak.values(compiled(attended), torch.randn(4, 4), mask))
-    assert found(values) == [("forward", "nan", "softmax", line_of(attended, "softmax"), "A")]
+    values = only_entry(jupyter_graphbreak.values(compile_with(attended), torch.randn(4, 4), mask))
+    assert findings(values) == [("forward", "nan", "softmax", line_of(attended, "softmax"), "A")]
     assert (values.first[0].count, values.first[0].elements) == (4, 16)
 
 
@@ -143,10 +143,10 @@ def test_half_precision_overflows_where_fused_code_does_not() -> None:
         return lambda *args: tuple(part.half() for part in module(*(arg.float() for arg in args)))
 
     x = torch.full((4,), 200.0, dtype=torch.float16)
-    report = jupyter_graphbreak.values(compiled(scaled_up, fused), x)
-    values = only(report)
+    report = jupyter_graphbreak.values(compile_with(scaled_up, fused), x)
+    values = only_entry(report)
     second = line_of(scaled_up, "y * 300")
-    assert found(values) == [("forward", "inf", "mul", second, "A")]
+    assert findings(values) == [("forward", "inf", "mul", second, "A")]
     assert values.first[0].eager == "same"
     assert "the largest float16 is 65504" in sentences(report)[0]
     assert sentences(report)[1].startswith("The code of fused gives neither NaN nor Inf in the results")
@@ -157,8 +157,8 @@ def test_nan_that_only_the_backend_makes() -> None:
     def broken(module: Any, _: Any) -> Any:
         return lambda *args: tuple(part * math.nan for part in module(*args))
 
-    report = jupyter_graphbreak.values(compiled(rooted, broken), torch.ones(3))
-    assert only(report).first == []
+    report = jupyter_graphbreak.values(compile_with(rooted, broken), torch.ones(3))
+    assert only_entry(report).first == []
     assert sentences(report)[1] == (
         "Only the code of broken gives NaN in the result: the operations one by one do not; `--check` names the first "
         "one that differs"
@@ -185,13 +185,13 @@ def test_inf_in_a_parameter_before_the_call_is_named() -> None:
     net = Net()
     torch.nn.init.constant_(net.inner.weight, math.inf)
     report = jupyter_graphbreak.values(net, torch.ones(1, 2))
-    values = only(report)
+    values = only_entry(report)
     assert [(tensor.name, tensor.nan, tensor.inf) for tensor in values.given] == [("inner.weight", 0, 4)]
     redacted = report.redacted()
-    assert only(redacted).lines
-    assert all(line.forward.low is None and line.forward.mean is None for line in only(redacted).lines)
-    assert only(redacted).given[0].name == "input"
-    assert only(redacted).first[0].kind == values.first[0].kind
+    assert only_entry(redacted).lines
+    assert all(line.forward.low is None and line.forward.mean is None for line in only_entry(redacted).lines)
+    assert only_entry(redacted).given[0].name == "input"
+    assert only_entry(redacted).first[0].kind == values.first[0].kind
     assert "inner" not in redacted.to_json().decode()
 
 
@@ -215,9 +215,9 @@ def test_a_later_call_is_shown_if_its_result_is_the_first_with_nan() -> None:
         for number in range(1, 41):
             program(torch.full((3, 2), -1.0 if number >= 37 else 1.0))
     report = run.values()
-    values = only(report)
+    values = only_entry(report)
     assert (values.call, values.calls) == (37, 40)
-    assert found(values) == [("forward", "nan", "log", line_of(Warming, "torch.log"), "A")]
+    assert findings(values) == [("forward", "nan", "log", line_of(Warming, "torch.log"), "A")]
     assert (
         "The values are those of call 37 of 40 calls of Warming, the first whose result had NaN, "
         "with its arguments as they were after it"
@@ -225,7 +225,7 @@ def test_a_later_call_is_shown_if_its_result_is_the_first_with_nan() -> None:
     with jupyter_graphbreak.capture(entries=True) as run:
         program(torch.full((3, 2), -1.0))
         program(torch.full((3, 2), 1.0))
-    assert only(run.values()).call == 1
+    assert only_entry(run.values()).call == 1
 
 
 def test_a_graph_that_runs_several_times_in_a_call_that_is_one_of_several() -> None:
@@ -241,7 +241,7 @@ def test_a_graph_that_runs_several_times_in_a_call_that_is_one_of_several() -> N
     report = run.values()
     assert torch.equal(state, torch.get_rng_state())
     assert all(map(torch.equal, before, net.parameters()))
-    values = only(report)
+    values = only_entry(report)
     assert values.calls == 5
     assert (
         "The values are those of the first of 5 calls of Net; to see a different call, run only that call in a cell"
@@ -260,9 +260,9 @@ def test_the_operations_of_one_line_are_listed() -> None:
     line = line_of(scaled_up, "y * 300")
     sigmoid = line_of(with_breaks, "sigmoid")
     report = jupyter_graphbreak.values(
-        compiled(with_breaks), torch.zeros(2), at=[f"test_values.py:{sigmoid}", str(line)]
+        compile_with(with_breaks), torch.zeros(2), at=[f"test_values.py:{sigmoid}", str(line)]
     )
-    values = only(report)
+    values = only_entry(report)
     assert [(value.location.line, value.op.rpartition(".")[2]) for value in values.lines] == [
         (sigmoid, "sigmoid"),
         (sigmoid, "mul"),
@@ -280,8 +280,8 @@ def fails(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_call_that_raises_because_of_nan() -> None:
-    report = jupyter_graphbreak.values(compiled(fails), torch.tensor([-1.0]))
-    assert found(only(report)) == [("forward", "nan", "log", line_of(fails, "x.log"), "A")]
+    report = jupyter_graphbreak.values(compile_with(fails), torch.tensor([-1.0]))
+    assert findings(only_entry(report)) == [("forward", "nan", "log", line_of(fails, "x.log"), "A")]
     assert any("raises ArithmeticError" in sentence for sentence in sentences(report))
 
 
@@ -293,7 +293,7 @@ def writes(x: torch.Tensor) -> torch.Tensor:
 
 def test_a_function_with_effects_is_stopped_before_them(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    report = jupyter_graphbreak.values(compiled(writes), torch.ones(2))
+    report = jupyter_graphbreak.values(compile_with(writes), torch.ones(2))
     assert report.values == []
     assert [effect.kind for effect in report.effects or []] == ["file"]
     assert list(tmp_path.iterdir()) == []
@@ -309,7 +309,7 @@ def kinds(x: torch.Tensor, integers: torch.Tensor) -> tuple[Any, ...]:
 
 
 def test_tensors_of_every_kind() -> None:
-    values = only(jupyter_graphbreak.values(compiled(kinds), torch.ones(4), torch.arange(3)))
+    values = only_entry(jupyter_graphbreak.values(compile_with(kinds), torch.ones(4), torch.arange(3)))
     by_type = {value.forward.dtype: value.forward for value in values.lines}
     assert values.first == []
     assert (by_type["float8_e5m2"].low, by_type["float8_e5m2"].high) == (1.0, 1.0)
@@ -319,7 +319,7 @@ def test_tensors_of_every_kind() -> None:
 
 
 def test_large_numbers_stay_as_they_are() -> None:
-    report = jupyter_graphbreak.values(compiled(rooted), torch.full((2,), 1e30))
+    report = jupyter_graphbreak.values(compile_with(rooted), torch.full((2,), 1e30))
     (row,) = [
         row for section in measurement_sections(report) for row in section.rows if row.details and "mul" in row.label
     ]

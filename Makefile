@@ -1,7 +1,7 @@
 # Everything runs in a virtual environment that the targets set up themselves; `make help` lists them.
 
 PYTHON ?= python3
-# A torch other than the pinned one gets an environment of its own: make test TORCH=2.15.0
+# Each torch other than the pinned one gets a separate environment: make test TORCH=2.15.0
 TORCH ?=
 VENV := .venv$(if $(TORCH),-torch-$(TORCH))
 BIN := $(VENV)/bin
@@ -19,8 +19,9 @@ FRONT_END_LINTERS := lint-front-end test-front-end
 NODE_MODULES := labextension/node_modules/.package-lock.json
 # A different torch may need a different setuptools, so the pins of both are dropped from the constraints.
 WITH_TORCH := $(if $(TORCH),torch==$(TORCH),torch)
-# pip compiles nothing: Python loads, and compiles, only a small part of the packages. It may write that bytecode even if the
-# environment forbids it; otherwise each process of the tests that loads PyTorch would compile it again, for four seconds.
+# pip compiles no bytecode, because Python loads only a small part of the packages, and compiles that part itself. Python may
+# write this bytecode even if the environment forbids it; otherwise each test process that loads PyTorch would compile PyTorch
+# again, which takes four seconds.
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off --no-compile -c $(VENV)/constraints.txt
 
@@ -39,7 +40,7 @@ help: ## list the targets
 demo: $(VENV)/demo.stamp ## run the demo notebook, print its reports, write build/demo.html
 	@$(BIN)/python notebooks/run_demo.py build
 
-# The front end is checked while pip downloads the Python packages. The tests run in parallel, so torch has one thread in each.
+# The front end is checked while pip downloads the Python packages. The tests run in parallel, so torch gets one thread in each.
 test: $(VENV)/dev.stamp $(if $(TORCH),,$(FRONT_END_LINTERS)) ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
 	@$(MAKE) --no-print-directory browser bytecode $(if $(TORCH),,$(PYTHON_LINTERS))
 	@OMP_NUM_THREADS=1 $(if $(COLD),COLD_START=1 )$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive" $(ARGS)
@@ -59,7 +60,7 @@ lab: $(VENV)/lab.stamp ## open JupyterLab with the package installed
 lint: $(VENV)/dev.stamp $(FRONT_END_LINTERS) ## run the linters, the type checkers and the front end's unit tests
 	@$(MAKE) --no-print-directory $(PYTHON_LINTERS)
 
-# Pages run in parallel, so torch has one thread in each.
+# Pages run in parallel, so torch gets one thread in each.
 docs: $(VENV)/docs.stamp ## execute the notebooks and write the documentation to notebooks/_build/html
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -E -W --keep-going -j auto -b html notebooks notebooks/_build/html
 	@echo notebooks/_build/html/index.html
@@ -111,7 +112,7 @@ logged = { $(2); } > $(1) 2>&1 || { tail -n 30 $(1) >&2; echo "setting up failed
 $(VENV)/constraints.txt: constraints.txt | $(BIN)/python
 	@$(if $(TORCH),grep -vE '^(torch|setuptools)==',cat) constraints.txt > $@
 
-# torch is the largest package; the other packages install meanwhile. torch's hash is not checked, because machines
+# torch is the largest package; the other packages are installed meanwhile. torch's hash is not checked, because machines
 # install different builds of it.
 $(VENV)/torch.stamp: $(VENV)/constraints.txt
 	@echo "setting up $(VENV) with $(WITH_TORCH); the first time takes minutes (log: $(VENV)/torch.log)"

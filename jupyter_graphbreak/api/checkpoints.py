@@ -30,7 +30,7 @@ _SAFETENSORS = ".safetensors"
 
 
 class NotACheckpointError(ValueError):
-    """A file is not a checkpoint that can be repaired; the message says why."""
+    """A file is not a checkpoint that can be repaired; the message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def repair_checkpoint(path: str | os.PathLike[str], new: str | os.PathLike[str])
     """Write a copy of a checkpoint without the prefix ``_orig_mod.`` in the names of parameters.
 
     The prefix is removed from the keys of all dicts, including those of compiled submodules and of optimizer states.
-    Everything else stays: tensors that share memory, their types and devices, the order, and the versions that a state
-    dict has. If this machine lacks a device of the tensors, all of them move to the CPU. A file of ``torch.save`` is
+    Everything else stays the same: tensors that share memory, their types and devices, the order, and the versions in a
+    state dict. If this machine lacks a device of the tensors, all of them move to the CPU. A file of ``torch.save`` is
     loaded with ``weights_only=True``, so no code in it runs, and is mapped into memory rather than read.
 
     Parameters
@@ -70,7 +70,7 @@ def repair_checkpoint(path: str | os.PathLike[str], new: str | os.PathLike[str])
     Returns
     -------
     RepairedCheckpoint
-        With no names in ``renamed`` if there was nothing to repair; then no file is written.
+        ``renamed`` is empty if there was nothing to repair; in that case, no file is written.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def _load_checkpoint(source: Path) -> tuple[Any, bool]:
 
 
 def _check_archive(path: Path) -> None:
-    """Refuse files that ``torch.save`` did not write, and files that unpack to more than their size."""
+    """Reject files that ``torch.save`` did not write, and files that unpack to more than their size."""
     with open_regular(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -137,7 +137,7 @@ def _check_archive(path: Path) -> None:
 
 
 def _rename_all_keys(loaded: Any) -> dict[str, str]:
-    """Rename keys in place; return the new names by the old ones."""
+    """Rename keys in place, at any depth; return the new names by the old ones."""
     renamed: dict[str, str] = {}
     pending: list[Any] = [loaded]
     seen: set[int] = set()
@@ -152,7 +152,7 @@ def _rename_all_keys(loaded: Any) -> dict[str, str]:
         renamed |= _rename_keys(value)
         versions = getattr(value, _VERSIONS, None)
         if isinstance(versions, dict):
-            # The wrapper has its own entry, which the entry of the wrapped module replaces.
+            # The wrapper has a separate entry, which the entry of the wrapped module replaces.
             renamed_versions = {
                 _without_prefix(key) if isinstance(key, str) else key: part for key, part in versions.items()
             }

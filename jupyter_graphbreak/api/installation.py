@@ -61,7 +61,7 @@ _INSTALL_COMPILER = (
 
 @dataclass(frozen=True)
 class Requirement:
-    """The finding about one requirement of compiling.
+    """A finding about one requirement of compiling.
 
     Parameters
     ----------
@@ -81,16 +81,17 @@ class Requirement:
 def examine_installation() -> Iterator[Requirement]:
     """Yield findings about the requirements of compiling, and finally about a compiled function on each device.
 
-    If a part is missing, no function is compiled on the devices that need it. If all was well before with the same
-    versions, compiler, devices and settings, no function is compiled again, and PyTorch's compiler is not imported.
+    If a part is missing, no function is compiled on the devices that need it. If an earlier check found no problem with
+    the same versions, compiler, devices and settings, no function is compiled again, and PyTorch's compiler is not
+    imported.
     """
     for examine in (_check_pytorch, _check_cache_folder):  # PyTorch uses the folder when Dynamo is imported
         finding = examine()
         yield finding
         if finding.fix is not None:
             return
-    success = _load_passed_check()
-    is_verified = success is not None
+    passed_check = _load_passed_check()
+    is_verified = passed_check is not None
     triton, breaks_pytorch = _check_triton(is_verified=is_verified)
     yield triton
     if breaks_pytorch:
@@ -99,7 +100,7 @@ def examine_installation() -> Iterator[Requirement]:
     yield python
     if python.fix is not None:
         return
-    compiler = _check_cpp_compiler(success.state.compiler if success is not None else None)
+    compiler = _check_cpp_compiler(passed_check.state.compiler if passed_check is not None else None)
     yield compiler
     cuda = why_no_cuda()
     if cuda is not None:
@@ -112,7 +113,9 @@ def examine_installation() -> Iterator[Requirement]:
     for device in devices():
         if (compiler if device.type == "cpu" else triton).fix is None:
             functions.append(
-                _finding_of_passed_check(device, success) if success is not None else _check_compiled_function(device)
+                _finding_of_passed_check(device, passed_check)
+                if passed_check is not None
+                else _check_compiled_function(device)
             )
             yield functions[-1]
     if not is_verified and not any(finding.fix for finding in (compiler, triton, *functions)):
@@ -120,7 +123,7 @@ def examine_installation() -> Iterator[Requirement]:
 
 
 class _Installation(msgspec.Struct, frozen=True):
-    """Everything that compiling depends on; if it is unchanged, a check has the same result as before."""
+    """Everything that compiling depends on; while it is unchanged, a check has the same result as before."""
 
     versions: list[str]
     compiler: str
@@ -165,20 +168,20 @@ def _passed_check_file() -> Path:
 def _load_passed_check() -> _PassedCheck | None:
     """Return the last check that found no problem, if nothing has changed since."""
     try:
-        success = msgspec.json.decode(read_regular(_passed_check_file(), 1 << 20), type=_PassedCheck)
-        return success if success.state == _Installation.now(success.state.compiler) else None
+        passed_check = msgspec.json.decode(read_regular(_passed_check_file(), 1 << 20), type=_PassedCheck)
+        return passed_check if passed_check.state == _Installation.now(passed_check.state.compiler) else None
     except (OSError, ValueError):
         return None
 
 
 def _save_passed_check() -> None:
     with contextlib.suppress(OSError):
-        success = _PassedCheck(time.strftime("%Y-%m-%d"), _Installation.now(cpp_compiler()))
-        _passed_check_file().write_bytes(msgspec.json.encode(success))
+        passed_check = _PassedCheck(time.strftime("%Y-%m-%d"), _Installation.now(cpp_compiler()))
+        _passed_check_file().write_bytes(msgspec.json.encode(passed_check))
 
 
-def _finding_of_passed_check(device: torch.device, success: _PassedCheck) -> Requirement:
-    finding = f"a compiled function returned the right result on {success.date}, and nothing has changed since"
+def _finding_of_passed_check(device: torch.device, passed_check: _PassedCheck) -> Requirement:
+    finding = f"a compiled function returned the right result on {passed_check.date}, and nothing has changed since"
     return Requirement(str(device), f"{finding} (to compile one again, delete {_passed_check_file()}).")
 
 
@@ -233,7 +236,7 @@ def _check_cache_folder() -> Requirement:
         return Requirement(
             what,
             f"{folder} has only {free >> 20} MB left.",
-            "Free some space, or choose another folder.",
+            "Free some space, or choose a different folder.",
         )
     return Requirement(what, f"{folder} can be written.")
 
@@ -245,7 +248,7 @@ def _check_cpp_compiler(verified_compiler: str | None) -> Requirement:
     except Exception:  # noqa: BLE001 - PyTorch searches for a compiler by running programs
         configured = os.environ.get("CXX")
         missing = (
-            f"{configured}, which CXX names, does not run." if configured else "none was found; the CPU needs one."
+            f"{configured}, to which CXX is set, does not run." if configured else "none was found; the CPU needs one."
         )
         return Requirement(what, missing, _INSTALL_COMPILER)
     if sys.platform != "linux":
@@ -285,7 +288,7 @@ class _CompilerFailure:
 
 def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
     """Compile code that includes headers, load it and call it; return the failure, or ``None``."""
-    # Compile in the cache folder, from which inductor loads its code, because programs may not be allowed to run there.
+    # Compile in the cache folder, from which Inductor loads its code, because programs may not be allowed to run there.
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
         source.write_text("".join(f"#include <{header}>\n" for header in headers) + _PROBE_SOURCE)
@@ -367,7 +370,7 @@ def _finding_on_unused_gpu(reason: str) -> Requirement:
 
 
 def _check_compiled_function(device: torch.device) -> Requirement:
-    """Compile a function with inductor, and compare its result with the eager one."""
+    """Compile a function with Inductor, and compare its result with the eager one."""
     import torch
 
     def function(x: torch.Tensor) -> torch.Tensor:

@@ -49,23 +49,23 @@ class Logs(NamedTuple):
         The size of each file in bytes, by its name, in the order in which to read them.
     notes : list of str
         Notes about other files.
-    provide : callable
-        Provides a file on disk, given its name.
-    describe : callable
+    local_file : callable
+        Returns a context manager that provides a file on disk, given its name.
+    display_name : callable
         Returns the name of a file for messages.
-    are_checked : bool
-        Whether to read each file as a trace; otherwise, files that are not traces are left out without a message.
+    must_be_traces : bool
+        Whether each file must be a trace; otherwise, files that are not traces are left out without a message.
     """
 
     sizes: dict[str, int]
     notes: list[str]
-    provide: Callable[[str], contextlib.AbstractContextManager[Path]]
-    describe: Callable[[str], str]
-    are_checked: bool
+    local_file: Callable[[str], contextlib.AbstractContextManager[Path]]
+    display_name: Callable[[str], str]
+    must_be_traces: bool
 
 
 class LogProcess(msgspec.Struct):
-    """A process in a log, its report, and when it compiled."""
+    """A process in a log, its report, and the times of its compilations."""
 
     rank: int | None
     pid: int | None
@@ -86,14 +86,14 @@ def find_logs(path: str | Path) -> Logs:
     Raises
     ------
     UnreadableTrace
-        If there are none.
+        If there are no logs.
     """
     if is_url(str(path)):
         remote = RemoteFolder(str(path))
         return Logs(remote.sizes, remote.notes, remote.local_copy, remote.url_of, len(remote.sizes) == 1)
     files = trace_files(Path(path))
     sizes = {str(file): file.stat().st_size for file in files.files}
-    return Logs(sizes, files.notes, lambda name: contextlib.nullcontext(Path(name)), str, are_checked=True)
+    return Logs(sizes, files.notes, lambda name: contextlib.nullcontext(Path(name)), str, must_be_traces=True)
 
 
 def read_logs(
@@ -117,7 +117,7 @@ def read_logs(
     Raises
     ------
     UnreadableTrace
-        If no log can be read or none has a trace entry.
+        If no log can be read, or if none contains a trace entry.
     """
     workers = min(_available_cores(), _MAX_WORKERS, len(logs.sizes))
     is_parallel = workers > 1 and sum(logs.sizes.values()) >= min_parallel_bytes
@@ -136,7 +136,7 @@ def read_logs(
             for process in result.processes:
                 collected.add(process)
     if not collected.processes:
-        first = logs.describe(next(iter(logs.sizes)))
+        first = logs.display_name(next(iter(logs.sizes)))
         no_trace = f"{first}: not a structured trace; run the program with TORCH_TRACE=FOLDER"
         raise UnreadableTrace(errors[0] if errors else no_trace)
     messages = [*logs.notes, *(f"{error}." for error in errors), *collected.notes()]
@@ -149,7 +149,7 @@ def _available_cores() -> int:
 
 
 class _LogResult(msgspec.Struct):
-    """The processes in one log, or the reason why it cannot be read; a file that is not a trace has neither."""
+    """The processes in one log, or the reason why the log cannot be read; neither for a file that is not a trace."""
 
     processes: list[_ProcessSummary] = []
     error: str | None = None
@@ -166,13 +166,13 @@ class _ProcessSummary(msgspec.Struct):
 
 
 class _CollectedProcesses:
-    """The processes read so far; equal ones share the report of the first one."""
+    """The processes that were read so far; equal ones share the report of the first one."""
 
     def __init__(self, limits: ReadingLimits) -> None:
         self.processes: list[LogProcess] = []
         self._reports: dict[bytes, Report] = {}
         self._bytes_left = limits.reports
-        self._reduced = 0
+        self._reduced_count = 0
 
     def add(self, summary: _ProcessSummary) -> None:
         report = self._reports.get(summary.fingerprint)
@@ -181,13 +181,13 @@ class _CollectedProcesses:
             self._bytes_left -= len(summary.report)
             if self._bytes_left < 0:
                 report = replace(report, graphs=[replace(graph, ops=[], code="") for graph in report.graphs])
-                self._reduced += 1
+                self._reduced_count += 1
             self._reports[summary.fingerprint] = report
         self.processes.append(LogProcess(summary.rank, summary.pid, report, summary.compile_times))
 
     def notes(self) -> list[str]:
-        note = f"The graphs of {self._reduced} processes are listed without operations: there are too many."
-        return [note] if self._reduced else []
+        note = f"The graphs of {self._reduced_count} processes are listed without operations: there are too many."
+        return [note] if self._reduced_count else []
 
 
 class FileExplainer:
@@ -204,11 +204,11 @@ class FileExplainer:
         self._sent_fingerprints: set[bytes] = set()
 
     def explain(
-        self, file: Path, deadline: Deadline, on_read: Callable[[int], None] = lambda _: None, *, is_checked: bool
+        self, file: Path, deadline: Deadline, on_read: Callable[[int], None] = lambda _: None, *, must_be_trace: bool
     ) -> _LogResult:
         """Return the processes in a log; reports that equal an earlier one are left out."""
         try:
-            if not is_checked and not is_trace(file):
+            if not must_be_trace and not is_trace(file):
                 return _LogResult()
             traces = read_file(file, deadline, on_read, self._folders)
         except (UnreadableTrace, OSError) as error:
@@ -230,17 +230,17 @@ def _read_in_this_process(
     explainer = FileExplainer(sources)
     for name in logs.sizes:
         yield _read_log(
-            logs, name, lambda file: explainer.explain(file, deadline, on_read, is_checked=logs.are_checked)
+            logs, name, lambda file: explainer.explain(file, deadline, on_read, must_be_trace=logs.must_be_traces)
         )
 
 
 def _read_log(logs: Logs, name: str, explain: Callable[[Path], _LogResult]) -> _LogResult:
-    """Return the content of a log; an error message contains the log's name, not that of a local copy."""
+    """Return the content of a log; an error message contains the log's name, not the name of a local copy."""
     try:
-        with logs.provide(name) as file:
+        with logs.local_file(name) as file:
             result = explain(file)
             if result.error is not None:
-                result.error = result.error.replace(str(file), logs.describe(name))
+                result.error = result.error.replace(str(file), logs.display_name(name))
             return result
     except UnreadableTrace as error:
         return _LogResult(error=str(error))
@@ -260,7 +260,7 @@ def _read_in_parallel(
     def read_with_worker(name: str) -> _LogResult:
         # Workers take names in order, and results are used in that order: the first of equal reports is always sent.
         worker: _Worker = thread_state.worker
-        return _read_log(logs, name, lambda file: worker.explain(file, deadline, is_checked=logs.are_checked))
+        return _read_log(logs, name, lambda file: worker.explain(file, deadline, must_be_trace=logs.must_be_traces))
 
     threads = ThreadPoolExecutor(worker_count, "graphbreak-log", start_worker)
     try:
@@ -300,10 +300,10 @@ class _Worker:
         self._send(sys.path)
         self._send(self._sources)
 
-    def explain(self, file: Path, deadline: Deadline, *, is_checked: bool) -> _LogResult:
+    def explain(self, file: Path, deadline: Deadline, *, must_be_trace: bool) -> _LogResult:
         """Return the content of a log; if the process ends, return an error and start a new one for the next log."""
         try:
-            self._send([str(file), deadline.seconds_left, is_checked])
+            self._send([str(file), deadline.seconds_left, must_be_trace])
             size = self._receive(_SIZE_FIELD_BYTES)
             return msgspec.msgpack.decode(self._receive(int.from_bytes(size, "big")), type=_LogResult)
         except (OSError, EOFError):
@@ -344,7 +344,7 @@ def serve() -> None:
     requests = map(json.loads, iter(sys.stdin.buffer.readline, b""))
     explainer = FileExplainer(next(requests))
     output = sys.stdout.buffer
-    for file, seconds, is_checked in requests:
-        result = msgspec.msgpack.encode(explainer.explain(Path(file), Deadline(seconds), is_checked=is_checked))
+    for file, seconds, must_be_trace in requests:
+        result = msgspec.msgpack.encode(explainer.explain(Path(file), Deadline(seconds), must_be_trace=must_be_trace))
         output.write(len(result).to_bytes(_SIZE_FIELD_BYTES, "big") + result)
         output.flush()

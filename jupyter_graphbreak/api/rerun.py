@@ -1,4 +1,4 @@
-"""Analyse a finished run further by running its kept entries again on copies, without showing their output.
+"""Analyse a finished run by running its entries again on copies, without showing their output.
 
 An entry is a compiled function that the run called, with copies of the arguments and state of its first call.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
 #: The time limit, in seconds, of all analyses except trying remedies.
 _TIME_LIMIT_S = 120.0
-#: The share of the time for breaks if the report also has recompiles, and if it has only recompiles.
+#: The share of the time for breaks if the report also contains recompiles, and if it contains only recompiles.
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.75, 0.3
 #: The share of the time limit after which no further entry is analysed, and only a few calls are timed.
 _SHARE_FOR_STARTING = 0.5
@@ -45,7 +45,7 @@ _MIN_FOR_SCRIPT_S = 15.0
 
 
 class KeptRun(NamedTuple):
-    """The parts of a run that are kept for further analysis: copies of its entries, and the times of its calls."""
+    """The parts of a run that are kept for further analyses: copies of its entries, and the times of its calls."""
 
     entries: RecordedEntries
     warm: WarmCalls
@@ -68,8 +68,8 @@ def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
         yield KeptRun(entries, warm)
 
 
-def _collecting_faults(method: _Method) -> _Method:
-    """Return a method that collects the internal errors of its trials for the report."""
+def _collect_faults(method: _Method) -> _Method:
+    """Decorate a method so that it collects the internal errors of its trials for the report."""
 
     @functools.wraps(method)
     def collect(self: Rerun, *args: Any, **kwargs: Any) -> Any:
@@ -80,7 +80,7 @@ def _collecting_faults(method: _Method) -> _Method:
 
 
 class Rerun:
-    """The kept entries of a run, and its report, which each analysis extends.
+    """The entries that were kept from a run, and its report, to which each analysis adds.
 
     Parameters
     ----------
@@ -105,18 +105,18 @@ class Rerun:
     ) -> None:
         self.report = report
         self._files = files
-        self._kept = kept.entries
-        self._warm = kept.warm
+        self._kept_entries = kept.entries
+        self._warm_calls = kept.warm
         self._find_cell = find_cell
         self._on_status = on_status
-        self._found: FoundRemedies | None = None
-        self._found_for_recompiles: FoundRecompileRemedies | None = None
+        self._found_remedies: FoundRemedies | None = None
+        self._found_recompile_remedies: FoundRecompileRemedies | None = None
         self._notes: list[str] = []
         self._faults: list[str] = []
 
-    @_collecting_faults
+    @_collect_faults
     def try_remedies(self, **options: Any) -> Report:
-        """Try to remove the breaks and to end the recompiles.
+        """Try to remove the breaks and to prevent the recompiles.
 
         Parameters
         ----------
@@ -129,37 +129,37 @@ class Rerun:
         time_limit = PATIENCE_S if seconds is None else seconds
         end = time.monotonic() + time_limit
         share = _share_of_breaks(self.report)
-        self._found = find_remedies(
+        self._found_remedies = find_remedies(
             self.report,
             self._files,
-            self._kept,
+            self._kept_entries,
             find_cell=self._find_cell,
             on_status=self._on_status,
             seconds=share * time_limit,
             **options,
         )
-        report = self._found.report
-        self._found_for_recompiles = None
+        report = self._found_remedies.report
+        self._found_recompile_remedies = None
         if report.recompiles:
             from jupyter_graphbreak.experiments.recompiles.finding import find_recompile_remedies
             from jupyter_graphbreak.experiments.remedies.application import compile_file
 
-            self._found_for_recompiles = find_recompile_remedies(
+            self._found_recompile_remedies = find_recompile_remedies(
                 report,
                 self._files,
-                self._kept,
+                self._kept_entries,
                 seconds=end - time.monotonic(),
                 find_cell=self._find_cell,
                 on_status=self._on_status,
                 compile_text=options.get("compile_text", compile_file),
-                break_remedy_contexts=self._found.remedy_contexts,
+                break_remedy_contexts=self._found_remedies.remedy_contexts,
             )
-            report = self._found_for_recompiles.report
+            report = self._found_recompile_remedies.report
         return self._update(report)
 
-    @_collecting_faults
+    @_collect_faults
     def measure(self, seconds: float | None = None) -> Report:
-        """Measure the cost of the entries, and what the remedies that were found earlier save.
+        """Measure the cost of the entries, and the savings of the remedies that were found earlier.
 
         Parameters
         ----------
@@ -174,21 +174,23 @@ class Rerun:
         costs, starts = [], []
         for entry in self._entries(latest_start, "measured"):
             self._on_status(f"{entry.function}: running repeatedly on copies")
-            with entry.set_up(), self._noting_failures(f"Measuring {entry.function}", entry), limit_time(end):
-                results = [result for result in (self._found, self._found_for_recompiles) if result is not None]
+            with entry.set_up(), self._note_failures(f"Measuring {entry.function}", entry), limit_time(end):
+                results = [
+                    result for result in (self._found_remedies, self._found_recompile_remedies) if result is not None
+                ]
                 contexts = {
                     ids: context for result in results for ids, context in result.remedy_contexts(entry).items()
                 }
                 measured = measure_entry(entry, contexts, self.report, end=latest_start, find_cell=self._find_cell)
-                costs.append(replace(measured.cost, in_run=self._warm.spread_of(entry.callable_id)))
+                costs.append(replace(measured.cost, in_run=self._warm_calls.spread_of(entry.callable_id)))
                 starts.append(measured.startup)
         if costs:
-            first_entry = self._kept.entries[0]
+            first_entry = self._kept_entries.entries[0]
             cost = Cost(device_of(first_entry), backend_name(first_entry.backend), costs)
             return self._update(prioritize_breaks(replace(self.report, cost=cost, startup=combine_startups(starts))))
         return self._update(self.report)
 
-    @_collecting_faults
+    @_collect_faults
     def check(self, seconds: float | None = None) -> Report:
         """Compare the compiled results of the entries with their eager results.
 
@@ -201,19 +203,19 @@ class Rerun:
 
         end, latest_start = _deadlines(seconds)
         checks = []
-        groups = {id(group[0]): group for group in group_instances(self._kept.entries)}
+        groups = {id(group[0]): group for group in group_instances(self._kept_entries.entries)}
         for entry in self._entries(latest_start, "checked"):
             if id(entry) not in groups:  # the entry is checked with the first entry of its group
                 continue
             self._on_status(f"{entry.function}: comparing compiled with eager results")
-            with entry.set_up(), self._noting_failures(f"Checking {entry.function}", entry), limit_time(end):
+            with entry.set_up(), self._note_failures(f"Checking {entry.function}", entry), limit_time(end):
                 group = groups[id(entry)]
                 checked = check_instances(group, self.report, find_cell=self._find_cell)
                 if checked.error_name is None:
-                    checks.append(replace(checked.check, calls=max(map(self._kept.count_calls, group))))
+                    checks.append(replace(checked.check, calls=max(map(self._kept_entries.count_calls, group))))
         return self._update(replace(self.report, check=checks))
 
-    @_collecting_faults
+    @_collect_faults
     def look_at_values(self, at: Sequence[str] = (), seconds: float | None = None) -> Report:
         """Record the values of the entries' lines, and find where NaN and Inf arise.
 
@@ -232,8 +234,8 @@ class Rerun:
         entry_values = []
         for entry in self._entries(latest_start, "looked into"):
             self._on_status(f"{entry.function}: running operation by operation on copies")
-            calls = self._kept.count_calls(entry)
-            number, entry_with_nan = self._kept.call_with_nan(entry) or (1, None)
+            calls = self._kept_entries.count_calls(entry)
+            number, entry_with_nan = self._kept_entries.call_with_nan(entry) or (1, None)
             if entry_with_nan is None and number > 1:
                 self._notes.append(
                     f"The result of call {number} of {entry.function} has NaN, but there was not enough memory to keep "
@@ -241,7 +243,7 @@ class Rerun:
                 )
             observed, number = (entry_with_nan, number) if entry_with_nan is not None else (entry, 1)
             activity = f"Recording the values of {entry.function}"
-            with entry.set_up(), self._noting_failures(activity, entry), limit_time(end):
+            with entry.set_up(), self._note_failures(activity, entry), limit_time(end):
                 found_values = values_of_entry(
                     observed, self.report, lines=requested_lines, number=number, calls=calls, find_cell=self._find_cell
                 )
@@ -264,7 +266,7 @@ class Rerun:
         ident : str
             The id of the finding.
         redacted : bool
-            Whether to replace the names and texts of the program.
+            Whether to replace the names and strings of the program.
         seconds : float or None
             The time limit; by default 90 seconds.
         runner : ScriptRunner or None
@@ -274,7 +276,7 @@ class Rerun:
 
         return reproduce(
             self.report,
-            self._kept,
+            self._kept_entries,
             ident,
             redacted=redacted,
             seconds=seconds,
@@ -282,9 +284,9 @@ class Rerun:
             runner=runner,
         )
 
-    @_collecting_faults
+    @_collect_faults
     def reproduce_all(self, seconds: float | None = None) -> Report:
-        """Find scripts for everything in the report that can have one, as far as time allows.
+        """Find scripts for all findings of the report that can be reproduced, as far as time allows.
 
         Parameters
         ----------
@@ -304,24 +306,24 @@ class Rerun:
                     self._notes.append(f"There was no time for {len(idents) - number} of {len(idents)} reproducers.")
                     break
                 share = max(_MIN_FOR_SCRIPT_S, seconds_left / (len(idents) - number))
-                with self._noting_failures(f"Reproducing {ident}"):
+                with self._note_failures(f"Reproducing {ident}"):
                     scripts.append(self.reproduce(ident, seconds=share, runner=runner))
         return self._update(replace(self.report, reproducers=scripts))
 
     def _entries(self, latest_start: float, verb: str) -> Iterator[Entry]:
-        """Yield the entries until time is up; add a note about the entries that are left out."""
-        for number, entry in enumerate(self._kept.entries):
+        """Yield the entries until time is up; then add a note about the entries that are left out."""
+        for number, entry in enumerate(self._kept_entries.entries):
             if time.monotonic() > latest_start:
-                left_out = len(self._kept.entries) - number
+                left_out = len(self._kept_entries.entries) - number
                 self._notes.append(f"{left_out} of {number + left_out} calls were not {verb}: time was up.")
                 return
             yield entry
 
     @contextlib.contextmanager
-    def _noting_failures(self, activity: str, entry: Entry | None = None) -> Iterator[None]:
-        """Add a note instead of raising if an activity fails, so that the other entries or scripts still follow.
+    def _note_failures(self, activity: str, entry: Entry | None = None) -> Iterator[None]:
+        """Add a note instead of an exception if an activity fails, so that the other entries or scripts still follow.
 
-        An entry that is stopped before it has an effect outside its copies is left out from now on.
+        If an entry is stopped because of an effect outside its copies, later analyses leave it out.
 
         Parameters
         ----------
@@ -337,7 +339,7 @@ class Rerun:
             self._notes.append(f"{activity} took too long and was stopped.")
         except Exception as fault:  # noqa: BLE001 - the function failed, or a copy lacks something that it needs
             if isinstance(fault, TrialStoppedError) and entry is not None:
-                self._kept.leave_out(entry, fault.effect)
+                self._kept_entries.leave_out(entry, fault.effect)
                 return
             if entry is not None and self.report.error is not None:
                 reason = why_copies_failed(entry, fault, self.report)
@@ -346,29 +348,29 @@ class Rerun:
                 self._notes.append(f"{activity} failed ({error_headline(fault)}).")
 
     def _update(self, report: schema.Report) -> Report:
-        """Store and return an extended report; its diagnostics have each note and internal error so far once."""
+        """Store and return a report with all notes and internal errors so far in its diagnostics, each once."""
         from jupyter_graphbreak.experiments.trial.effect_locations import with_effects
 
-        report = with_effects(report, self._files, self._kept.effects, self._find_cell)
-        sentences = dict.fromkeys([*self._kept.left_out, *self._notes])
+        report = with_effects(report, self._files, self._kept_entries.effects, self._find_cell)
+        sentences = dict.fromkeys([*self._kept_entries.left_out, *self._notes])
         notes = [
             *(Diagnostic("warning", sentence) for sentence in sentences),
-            *(Diagnostic("error", sentence) for sentence in [*self._warm.faults, *self._faults]),
+            *(Diagnostic("error", sentence) for sentence in [*self._warm_calls.faults, *self._faults]),
         ]
         new_notes = [note for note in notes if note not in report.diagnostics]
-        extended = Report.of(replace(report, diagnostics=[*report.diagnostics, *new_notes]))
-        self.report = extended.set_reproduce_function(self.reproduce)
+        updated = Report.of(replace(report, diagnostics=[*report.diagnostics, *new_notes]))
+        self.report = updated.set_reproduce_function(self.reproduce)
         return self.report
 
 
 def _share_of_breaks(report: schema.Report) -> float:
-    """Return the share of the time in which to look for remedies of breaks."""
+    """Return the share of the time that is spent on remedies for breaks."""
     if not report.recompiles:
         return 1.0
     return _SHARE_OF_BREAKS if report.breaks else _SHARE_WITHOUT_BREAKS
 
 
 def _deadlines(seconds: float | None) -> tuple[float, float]:
-    """Return the end of the time limit, and the time after which no further entry starts, as :func:`time.monotonic`."""
+    """Return two values of :func:`time.monotonic`: the time limit, and the time after which no further entry starts."""
     limit = _TIME_LIMIT_S if seconds is None else seconds
     return time.monotonic() + limit, time.monotonic() + _SHARE_FOR_STARTING * limit

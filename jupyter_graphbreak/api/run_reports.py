@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def report_of(recording: Recording) -> tuple[Report, dict[str, str]]:
-    """Build the report of a complete recording; ``timing.capture_s`` includes the time for building it.
+    """Build the report of a complete recording; ``timing.capture_s`` includes the time for building the report.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def _library_versions(report: schema.Report) -> dict[str, str]:
 
 
 class ChildProcesses(NamedTuple):
-    """The processes that this process started and that wrote traces, and when each of them compiled, by its id."""
+    """The processes that this process started and that wrote traces, and the compile times of each, by its id."""
 
     processes: Sequence[Process] = ()
     compile_times: Mapping[str, list[CompileTime]] = MappingProxyType({})
@@ -76,10 +76,10 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> ChildPro
     from jupyter_graphbreak.trace.processes import read_processes
     from jupyter_graphbreak.trace.source_folders import SourceFolders
 
-    any_folder = SourceFolders([folder.absolute().anchor])  # these are logs of this run, so their paths can be trusted
+    any_folder = SourceFolders([folder.absolute().anchor])  # this run wrote the logs, so their paths can be trusted
     try:
         traces = list(read_processes(trace_files(folder), find_cell=find_cell, folders=any_folder))
-    except UnreadableTrace:  # there are none
+    except UnreadableTrace:  # the folder contains no traces
         return ChildProcesses()
     traces_by_id = [(f"p{number}", trace) for number, trace in enumerate(traces, start=2)]
     return ChildProcesses(
@@ -92,7 +92,7 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> ChildPro
 
 
 def job_of(report: Report, children: ChildProcesses) -> Job | None:
-    """Return the job of this process and of its child processes with traces; ``None`` if there are none of these."""
+    """Return the job of this process and its child processes with traces; ``None`` if there are no such children."""
     from jupyter_graphbreak.analysis.jobs import build_job
 
     if not children.processes:

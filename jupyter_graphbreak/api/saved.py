@@ -25,21 +25,21 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
         ``s3://bucket/traces``. Logs may be compressed with gzip or zstd, or incomplete. Many logs are read in several
         processes.
     sources : iterable of str or Path
-        Folders from which the source files named in the logs may be read, in addition to the working folder and
-        the folders of installed packages. A file is used only if it still has the lines that the log quotes.
+        Folders from which the source files mentioned in the logs may be read, in addition to the working folder and
+        the folders of installed packages. A file is used only if it still contains the lines that the log quotes.
     progress : bool
         Whether to show a progress bar, on ``stderr`` or in the notebook.
 
     Returns
     -------
     Report or Job
-        A report if one process wrote the logs, or a job with a report for each process; ranks that are equal share one.
+        A report if one process wrote the logs; otherwise, a job with a report of each process, which equal ranks share.
         The ``diagnostics`` list unreadable files and entries.
 
     Raises
     ------
     UnreadableTrace
-        If the path has no trace.
+        If the path contains no trace.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
 
 
 def read_notebook(path: str | Path) -> list[Report]:
-    """Return the reports in the outputs of a notebook, in the order of its cells; warn about those that were not read.
+    """Return the reports in the outputs of a notebook, in the order of its cells; warn about unreadable ones.
 
     Raises
     ------
@@ -94,14 +94,14 @@ def explain_notebook(
     output : str or Path or None
         The file for the executed copy; ``None`` writes no copy.
     kernel : str or None
-        The name of the kernel; ``None`` uses the kernel that the notebook names.
+        The name of the kernel; ``None`` uses the kernel that the notebook specifies.
     progress : bool
         Whether to show a progress bar, on ``stderr`` or in the notebook.
 
     Returns
     -------
     ExplainedNotebook
-        The reports, the executed copy, and why the run ended early, if it did.
+        The reports, the executed copy, and the reason why the run ended early, if it did.
 
     Raises
     ------

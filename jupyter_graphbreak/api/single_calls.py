@@ -47,12 +47,12 @@ def try_remedies(
 
     The function runs on copies, so your arguments, globals, random state, output and settings stay untouched. If the
     function would do something that a copy cannot contain, such as writing to a file, opening a connection or starting
-    a process, it is stopped before that: ``report.effects`` lists the effect and its place, and no change is tried.
+    a process, it is stopped before that: ``report.effects`` lists the effect and its location, and no change is tried.
     Otherwise each change is compiled with the function's backend and compared with the original function, on the given
     arguments and on arguments derived from them. ``report.remedies`` lists the changes with their verdicts.
 
-    A single call cannot show what makes PyTorch recompile a function. To try fixes of recompiles, make several
-    calls under :func:`jupyter_graphbreak.capture`, as in the second example.
+    A single call cannot show what makes PyTorch recompile a function. To try fixes for recompiles, make several
+    calls within :func:`jupyter_graphbreak.capture`, as in the second example.
 
     Parameters
     ----------
@@ -109,11 +109,11 @@ def try_remedies(
             reason = f"the function was not run: it {stopped.effect.description}"
             return with_remedies(report, files, [], [reason])[0]
 
-    return _reporting_failures("trying changes", try_all, remedies=[])
+    return _run_analysis("trying changes", try_all, remedies=[])
 
 
 def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
-    """Measure what compiling a function costs and saves, and the parts of the compiled call's time.
+    """Measure the cost and the savings of compiling a function, and the parts of the compiled call's time.
 
     The function is called up to a few hundred times on copies of itself, of the objects it uses and of the arguments,
     alternating between eager and compiled, after a warm-up. Your objects stay untouched. If the function would do
@@ -169,7 +169,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
     def cost_of(entry: Entry, costs: list[EntryCost]) -> Cost:
         return Cost(device_of(entry), backend_name(entry.backend), costs)
 
-    return _analysed_call("measuring", fn, args, kwargs, measure_call, lambda entry: {"cost": cost_of(entry, [])})
+    return _analyse_call("measuring", fn, args, kwargs, measure_call, lambda entry: {"cost": cost_of(entry, [])})
 
 
 def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
@@ -215,7 +215,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
             result = check_entry(entry)
         return msgspec.structs.replace(result.report, check=[result.check] if result.error_name is None else [])
 
-    return _analysed_call("checking", fn, args, kwargs, check_call, lambda _: {"check": []})
+    return _analyse_call("checking", fn, args, kwargs, check_call, lambda _: {"check": []})
 
 
 def values(
@@ -255,8 +255,8 @@ def values(
 
     Examples
     --------
-    >>> (seen,) = jupyter_graphbreak.values(step, batch).values  # doctest: +SKIP
-    >>> seen.first[0].kind, seen.first[0].location.line  # doctest: +SKIP
+    >>> (found,) = jupyter_graphbreak.values(step, batch).values  # doctest: +SKIP
+    >>> found.first[0].kind, found.first[0].location.line  # doctest: +SKIP
     ('nan', 12)
     """
     require_torch()
@@ -272,10 +272,10 @@ def values(
         notes = [Diagnostic("warning", note) for note in sentences_about_missing_lines(lines, [entry_values], report)]
         return msgspec.structs.replace(report, values=[entry_values], diagnostics=[*report.diagnostics, *notes])
 
-    return _analysed_call("recording values", fn, args, kwargs, record_values, lambda _: {"values": []})
+    return _analyse_call("recording values", fn, args, kwargs, record_values, lambda _: {"values": []})
 
 
-def _analysed_call(
+def _analyse_call(
     activity: str,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
@@ -297,7 +297,7 @@ def _analysed_call(
     from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
-    def analyse_call() -> schema.Report:
+    def analyse_entry() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         why_not_run = entry.why_not_run()
         if why_not_run is not None:
@@ -308,11 +308,11 @@ def _analysed_call(
             report, _ = _report_until_stopped(entry, stopped.effect)
             return msgspec.structs.replace(report, **fields_if_stopped(entry))
 
-    return _reporting_failures(activity, analyse_call)
+    return _run_analysis(activity, analyse_entry)
 
 
-def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **fields_if_empty: Any) -> Report:
-    """Return the report of an analysis with notes about internal errors; it is empty if one of them ended the analysis.
+def _run_analysis(activity: str, analyse: Callable[[], schema.Report], **fields_if_empty: Any) -> Report:
+    """Return the report of an analysis with notes about internal errors, one of which may leave the report empty.
 
     Exceptions that the user's code raises are passed on.
     """
@@ -336,11 +336,11 @@ def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **f
 
 
 def _why_not_repeated(fault: Exception) -> Diagnostic | None:
-    """Return a note if an exception refuses a run on copies because of the user's other threads, otherwise ``None``."""
+    """Return a note if an exception rules out a run on copies because of the user's other threads, else ``None``."""
     from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
 
-    is_refusal = isinstance(fault, ThreadSeesCopyError)
-    return Diagnostic("warning", f"The call was not run on copies: {fault}.") if is_refusal else None
+    is_ruled_out = isinstance(fault, ThreadSeesCopyError)
+    return Diagnostic("warning", f"The call was not run on copies: {fault}.") if is_ruled_out else None
 
 
 def _empty_report(note: Diagnostic) -> schema.Report:
@@ -365,13 +365,13 @@ def compare_frontends(
     fn : callable
         A function, a method or a module. It is called a few dozen times.
     *args, **kwargs
-        The arguments with which to capture it.
+        The arguments with which to capture the function.
     also : sequence
         Further inputs, on which the captured programs may be wrong. Each is a tuple of positional arguments (keyword
         arguments stay the same), a single argument, or :class:`~jupyter_graphbreak.Arguments`. By default, inputs are
         derived from the first: different values, Python numbers, flags and sizes.
     seconds : float or None
-        The time limit; by default 120 seconds. ``left_out`` names the front ends for which there was no time.
+        The time limit; by default 120 seconds. ``left_out`` lists the front ends for which there was no time.
 
     Returns
     -------
@@ -508,7 +508,7 @@ def _report_until_stopped(
             with compile_separately(subject.call):
                 run(torch.compile(subject.call, backend="eager"), subject, subject.arguments or entry.arguments)
         except TrialStoppedError:
-            pass  # at the same effect
+            pass  # because of the same effect
         except Exception as error:  # noqa: BLE001 - the effect is still worth reporting
             recording.note("warning", f"The report lacks what was compiled before the call was stopped ({error}).")
     report, files = build_with_files(recording.records)

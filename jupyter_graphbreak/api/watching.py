@@ -1,4 +1,4 @@
-"""Watch a block of code, or one call of a function, and pass on events while it runs."""
+"""Watch a block of code, or one call to a function, and pass on events while it runs."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class Run:
             return self.report
         return Report.of(build_report(self._recording.records_so_far()))
 
-    def begin(self, recording: recorder.Recording) -> None:
-        """Store the recording when it begins."""
+    def set_recording(self, recording: recorder.Recording) -> None:
+        """Store the recording, which has begun."""
         self._recording = recording
 
-    def close(self, recording: recorder.Recording, children: Path | None, kept: KeptRun | None) -> None:
+    def finish(self, recording: recorder.Recording, children: Path | None, kept: KeptRun | None) -> None:
         """Build the report of a complete recording; with a folder of traces of child processes, also build the job."""
         self._report, files = report_of(recording)
         if kept is not None:
@@ -84,14 +84,14 @@ class Run:
         if children is not None:
             self.job = job_of(self._report, processes_in(children))
 
-    def give_up(self, activity: str, fault: Exception) -> None:
-        """Add a note about an internal error that leaves the run without a report or a job."""
+    def note_failure(self, activity: str, fault: Exception) -> None:
+        """Add a note about an internal error that prevented the report or the job."""
         note = Diagnostic("error", internal_error_sentence(activity, fault))
         report = self._report if self._report is not None else Report("ok", Device("auto", "unknown"))
         self._report = Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, note]))
 
     def try_remedies(self, *, also: Sequence[str | os.PathLike[str]] = (), seconds: float | None = None) -> Report:
-        """Try to remove the breaks of the block and to end its recompiles, on copies of its entries.
+        """Try to remove the breaks of the block and to prevent its recompiles, on copies of its entries.
 
         Parameters
         ----------
@@ -242,8 +242,8 @@ def capture(
         Whether to compile the outermost call of each module in the block with the backend ``eager``;
         ``report.compiled`` lists them. Functions are not compiled: use :func:`explain` for a function.
     on_event : callable or None
-        Called with an event for each compilation, recompilation, break, failure, and function that is left to run
-        eagerly, when PyTorch finishes or gives up compiling the function, on the thread that compiles. ``print`` and
+        Called with an event for each compilation, recompilation, break, failure, and function that runs eagerly, when
+        PyTorch finishes or gives up compiling the function, on the thread that compiles. ``print`` and
         ``logger.info`` are such functions: ``str`` of an event is a sentence. If it raises an exception, it is not
         called again, and ``report.diagnostics`` has a note.
 
@@ -290,25 +290,25 @@ def capture(
     ):
         try:
             with recorder.record(on_record=events.receive if events is not None else None) as recording:
-                run.begin(recording)
+                run.set_recording(recording)
                 recording.describe_device(Device("auto", default_device_name()))
                 for sentence in early_notes:
                     recording.note("warning", sentence)
                 with (
-                    _compiled_modules(recording) if compile else contextlib.nullcontext(),
+                    _compile_modules(recording) if compile else contextlib.nullcontext(),
                     note_earlier_processes(add_note) if processes else contextlib.nullcontext(),
                 ):
                     yield run
         finally:
             if recording is not None:
-                with suppress_faults("making the report", run.give_up):
-                    run.close(recording, children, kept)
+                with suppress_faults("making the report", run.note_failure):
+                    run.finish(recording, children, kept)
     if cost:
         run.add_cost()
 
 
 @contextlib.contextmanager
-def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
+def _compile_modules(recording: recorder.Recording) -> Iterator[None]:
     """Compile the modules that the code calls while the context is open, and record them."""
     from jupyter_graphbreak.compiling.compiled_calls import compile_calls
     from jupyter_graphbreak.compiling.descriptions import describe_compiled_callables
@@ -402,12 +402,12 @@ class EventStream:
         for event in events_of(build_report(records)):
             if self._on_event is None:
                 return
-            if event.kind == "break":  # pass it on once, although it recurs in each function that inlines its line
+            if event.kind == "break":  # send it once, although it recurs in each function that inlines its line
                 if event.text in self._sent_breaks:
                     continue
                 self._sent_breaks.add(event.text)
             try:
                 self._on_event(event)
-            except Exception as error:  # noqa: BLE001 - the function that is compiled must not notice
+            except Exception as error:  # noqa: BLE001 - it must not reach the user's program
                 self._on_event = None
                 self._on_error(error)

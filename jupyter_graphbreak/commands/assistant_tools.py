@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
 #: The maximum number of reports to keep; an older report must be created again.
 _MAX_REPORTS = 32
-#: Limits of an answer: the entries of each list, and the characters of a text.
+#: The limits of an answer: the entries of each list, and the characters of each string.
 _MAX_ENTRIES = 20
 _MAX_TEXT_LENGTH = 400
-#: The maximum characters of one part of a report, and of a patch or of the end of what a program prints; the maximum
-#: bytes of the file of a report.
+#: The maximum numbers of characters of one part of a report, and of a patch or of the end of a program's output; the
+#: maximum number of bytes of a report's file.
 _MAX_PART_LENGTH = 20_000
 _MAX_OUTPUT_LENGTH = 2_000
 _MAX_FILE_BYTES = 512 << 20
@@ -236,7 +236,7 @@ class AssistantTools:
                     f"the run was stopped after {self._seconds:g} seconds, the limit that the user set"
                 ) from None
             finally:
-                _end_group(process)
+                _kill_process_group(process)
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MAX_OUTPUT_LENGTH))
             text = errors.read().decode(errors="replace").strip()
             if output.seek(0, os.SEEK_END) > _MAX_FILE_BYTES:
@@ -250,7 +250,7 @@ class AssistantTools:
         Raises
         ------
         ToolError
-            If there is none, or if it is outside the folder; symbolic links are followed.
+            If the file does not exist or is outside the folder; symbolic links are followed.
         """
         try:
             real_path = (self._folder / path).resolve(strict=True)
@@ -287,18 +287,18 @@ def serve(folder: Path, *, allow_run: bool, seconds: float) -> None:
     server = MCPServer(
         "graphbreak", instructions=instructions, version=jupyter_graphbreak.__version__, log_level="WARNING"
     )
-    offered: list[Callable[..., dict[str, Any]]] = [tools.explain_log, tools.explain_notebook, tools.read_report]
+    offered_tools: list[Callable[..., dict[str, Any]]] = [tools.explain_log, tools.explain_notebook, tools.read_report]
     if allow_run:
-        offered += [tools.explain_script, tools.judge_patch, tools.measure, tools.run_notebook]
-    for tool in offered:
+        offered_tools += [tools.explain_script, tools.judge_patch, tools.measure, tools.run_notebook]
+    for tool in offered_tools:
         server.tool()(tool)
     server.run()
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and the processes that it started."""
+def _kill_process_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and the processes that it started."""
     if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # all have ended
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # all have already ended
             os.killpg(process.pid, signal.SIGKILL)
     elif process.poll() is None:
         process.kill()
@@ -310,37 +310,37 @@ def _summarize(result: Report | Job, ident: str) -> dict[str, Any]:
 
 
 def _summarize_report(report: Report, ident: str) -> dict[str, Any]:
-    """Return a summary of a report; long lists are cut, and ``counts`` has their full lengths."""
+    """Return a summary of a report; long lists are cut, and ``counts`` contains their full lengths."""
     breaks = {break_.id: break_ for break_ in report.breaks}
     ordered = [breaks[id_] for id_ in report.order or breaks if id_ in breaks]
     summary_fields: dict[str, Any] = {
         "report": ident,
-        "verdict": _shortened(verdict(report)[1]),
-        "summary": _shortened(summary(report)),
+        "verdict": _shorten(verdict(report)[1]),
+        "summary": _shorten(summary(report)),
         "counts": msgspec.to_builtins(report.summary),
         "breaks": [_summarize_break(report, break_) for break_ in ordered[:_MAX_ENTRIES]],
         "recompiles": [
             {
                 "id": recompile.id,
                 "function": recompile.function,
-                "guards": [_shortened(reason.guard) for reason in recompile.reasons[:_MAX_ENTRIES]],
+                "guards": [_shorten(reason.guard) for reason in recompile.reasons[:_MAX_ENTRIES]],
             }
             for recompile in report.recompiles[:_MAX_ENTRIES]
         ],
         "eager": [
-            {"function": skipped.function, "reason": _shortened(skipped.reason)}
+            {"function": skipped.function, "reason": _shorten(skipped.reason)}
             for skipped in report.skipped[:_MAX_ENTRIES]
         ],
-        "notes": [_shortened(note.message) for note in report.diagnostics[:_MAX_ENTRIES]],
+        "notes": [_shorten(note.message) for note in report.diagnostics[:_MAX_ENTRIES]],
     }
     if report.error is not None:
-        summary_fields["error"] = _shortened(f"{report.error.type}: {report.error.message}")
+        summary_fields["error"] = _shorten(f"{report.error.type}: {report.error.message}")
     if report.remedies is not None:
         summary_fields["changes"] = [_summarize_change(remedy) for remedy in report.remedies[:_MAX_ENTRIES]]
     if report.cost is not None:
         summary_fields["cost"] = [_summarize_cost(entry) for entry in report.cost.entries[:_MAX_ENTRIES]]
     if report.effects is not None:
-        summary_fields["effects"] = [_shortened(effect.what) for effect in report.effects[:_MAX_ENTRIES]]
+        summary_fields["effects"] = [_shorten(effect.what) for effect in report.effects[:_MAX_ENTRIES]]
     return summary_fields
 
 
@@ -349,10 +349,10 @@ def _summarize_break(report: Report, break_: Break) -> dict[str, Any]:
     return {
         "id": break_.id,
         "place": location_text(report, break_.location),
-        "code": _shortened(break_.location.code if break_.location is not None else None),
-        "reason": _shortened(reason_of(break_)),
+        "code": _shorten(break_.location.code if break_.location is not None else None),
+        "reason": _shorten(reason_of(break_)),
         "gb_id": break_.gb_id,
-        "advice": _shortened(advice[0].text) if advice else None,
+        "advice": _shorten(advice[0].text) if advice else None,
     }
 
 
@@ -362,13 +362,13 @@ def _summarize_change(remedy: Remedy) -> dict[str, Any]:
         "breaks": remedy.breaks,
         "recompiles": remedy.recompiles,
         "family": remedy.family,
-        "title": _shortened(remedy.title),
+        "title": _shorten(remedy.title),
         "verdict": verdict_label(remedy),
-        "reason": _shortened(remedy.reason or remedy.person),
-        "differences": [_shortened(difference) for difference in remedy.differences[:_MAX_ENTRIES]],
+        "reason": _shorten(remedy.reason or remedy.person),
+        "differences": [_shorten(difference) for difference in remedy.differences[:_MAX_ENTRIES]],
         "evidence": msgspec.to_builtins(remedy.evidence),
-        "patch": _shortened(remedy.patch, _MAX_OUTPUT_LENGTH),
-        "code": _shortened(remedy.code),
+        "patch": _shorten(remedy.patch, _MAX_OUTPUT_LENGTH),
+        "code": _shorten(remedy.code),
     }
 
 
@@ -392,20 +392,20 @@ def _summarize_job(job: Job, ident: str) -> dict[str, Any]:
         "breaks": [
             {
                 "place": job_location_text(break_.place),
-                "reason": _shortened(reason_of(break_)),
+                "reason": _shorten(reason_of(break_)),
                 "gb_id": break_.gb_id,
                 "processes": processes_with_break(job, break_),
             }
             for break_ in job.breaks[:_MAX_ENTRIES]
         ],
         "processes": [
-            {"id": process.id, "name": process_name(process), "summary": _shortened(summary(process.report))}
+            {"id": process.id, "name": process_name(process), "summary": _shorten(summary(process.report))}
             for process in job.processes[:_MAX_ENTRIES]
         ],
         "compiling": compiling_lines(job),
-        "notes": [_shortened(note.message) for note in job.diagnostics[:_MAX_ENTRIES]],
+        "notes": [_shorten(note.message) for note in job.diagnostics[:_MAX_ENTRIES]],
     }
 
 
-def _shortened(text: str | None, max_length: int = _MAX_TEXT_LENGTH) -> str | None:
+def _shorten(text: str | None, max_length: int = _MAX_TEXT_LENGTH) -> str | None:
     return text if text is None or len(text) <= max_length else f"{text[:max_length]}..."

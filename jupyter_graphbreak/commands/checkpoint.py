@@ -9,7 +9,7 @@ import click
 from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, FileProblem
 from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 
-#: At most this many names are printed.
+#: The maximum number of names that are printed.
 _MAX_NAMES = 5
 
 
@@ -21,9 +21,9 @@ _MAX_NAMES = 5
 def checkpoint_command(file: Path, new: Path) -> int:
     """Write NEW, a copy of the checkpoint FILE in which no name of a parameter contains _orig_mod.
 
-    torch.compile(model) returns a wrapper, whose state_dict() has this prefix in its keys, so that the model itself
-    cannot load them. Everything else stays unchanged, unless this machine lacks a device: then all tensors move to the
-    CPU. FILE is loaded with weights_only=True: no code in it runs. It may also be a file of safetensors.
+    torch.compile(model) returns a wrapper, whose state_dict() has this prefix in its keys, so the model itself cannot
+    load them. Everything else stays unchanged, unless this machine lacks a device: then all tensors move to the
+    CPU. FILE is loaded with weights_only=True: no code in it runs. It may also be a safetensors file.
 
     The exit status is 1 if no name contains the prefix; NEW is then not written. It is 2 if FILE is not a checkpoint,
     or if NEW exists.

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 def doctor_command(form: str) -> int:
     """Check whether PyTorch can compile on this machine, and list what is missing if it cannot.
 
-    Looks at the versions, the cache folder, Triton, the C++ compiler and the settings, and compiles a function on each
-    device. The exit status is 1 if something is missing.
+    The check covers the versions, the cache folder, Triton, the C++ compiler and the settings, and it compiles a
+    function on each device. The exit status is 1 if something is missing.
     """
     from jupyter_graphbreak.api.installation import examine_installation
 
     findings: list[Requirement] = []
-    with _quiet_logs():
+    with _hide_warnings():
         for finding in examine_installation():
             findings.append(finding)
             if form == "text":
@@ -47,8 +47,8 @@ def doctor_command(form: str) -> int:
 
 
 @contextlib.contextmanager
-def _quiet_logs() -> Iterator[None]:
-    """Hide PyTorch's warnings, which would appear among the findings and repeat them."""
+def _hide_warnings() -> Iterator[None]:
+    """Hide PyTorch's warnings, which would repeat the findings between the lines of the output."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

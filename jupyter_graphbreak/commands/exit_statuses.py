@@ -15,7 +15,7 @@ class FileProblem(click.ClickException):
     exit_code = UNREADABLE
 
 
-#: Messages quote names and texts from files, which may be of any length.
+#: Messages quote names and strings from files, which may have any length.
 _MAX_MESSAGE_LENGTH = 1_000
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "html", "markdown", "sarif")
 
-#: The maximum number of breaks on only some ranks that the Markdown of a job lists.
+#: The maximum number of breaks that the Markdown of a job lists because only some ranks have them.
 _MAX_UNEVEN_BREAKS = 50
 
 
@@ -52,7 +52,7 @@ def result_of_job(job: Job) -> CommandResult:
 
 
 def render(result: CommandResult, form: str, verdict: GateVerdict | None, *, redacted: bool = False) -> str:
-    """Return a result as text in a format, with the gate's verdict if the format has a place for it.
+    """Return a result as text in a format, with the gate's verdict if the format can contain it.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def render(result: CommandResult, form: str, verdict: GateVerdict | None, *, red
 
 
 def verdict_lines(verdict: GateVerdict, *, redacted: bool) -> list[str]:
-    """Return the gate's decision as lines of text; if redacted, only the headline."""
+    """Return the gate's verdict as lines of text; if redacted, only its headline."""
     from jupyter_graphbreak.views.words.plain_text import escape_controls
 
     return [

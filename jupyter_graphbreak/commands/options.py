@@ -19,7 +19,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class SharedOptions(NamedTuple):
-    """The options that all commands with a report share."""
+    """The options that all commands that print a report share."""
 
     form: str
     redact: bool
@@ -58,7 +58,7 @@ def format_option(formats: tuple[str, ...]) -> Callable[[_Command], _Command]:
 
 
 def sources_option(command: _Command) -> _Command:
-    """Add the option that names folders from which source files may be read."""
+    """Add the option for folders from which source files may be read."""
     return click.option(
         "--sources",
         multiple=True,
@@ -101,7 +101,7 @@ class Gate:
             raise FileProblem(f"--baseline {path}: {_failure_reason(error)}") from None
 
     def finish(self, result: CommandResult) -> int:
-        """Print the result and the gate's decision; return the exit status."""
+        """Print the result and the gate's verdict; return the exit status."""
         shared = self._shared
         verdict = None
         if self._baseline is not None and not shared.update_baseline:

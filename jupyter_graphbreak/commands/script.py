@@ -83,12 +83,12 @@ def script_command(
 
     Put options of graphbreak before the program, and the program's own options after it. In all formats except text,
     the program prints to stderr, so that stdout has only the report. If the program ends with an exit status other
-    than 0, that is the exit status of graphbreak.
+    than 0, graphbreak ends with the same status.
     """
     reruns = RerunOptions(**{name: options.pop(name) for name in RerunOptions._fields})
     gate = Gate(SharedOptions(**options))
     program = program_of(context)
-    _refuse_unusable_options(reruns)
+    _check_rerun_options(reruns)
     run, status = run_program(
         program, compiles=compiles, to_stderr=options["form"] != "text", processes=processes, entries=any(reruns)
     )
@@ -103,7 +103,7 @@ def script_command(
 
 
 def _with_report(job: Job, report: Report) -> Job:
-    """Return a job in which the program's own process has an extended report."""
+    """Return a job in which the program's own process has a new report."""
     own_process, *others = job.processes
     return replace(job, processes=[replace(own_process, report=report), *others])
 
@@ -120,7 +120,7 @@ class RerunOptions(NamedTuple):
 
 
 class RequestedProgram(NamedTuple):
-    """A program: its file or its module, and its arguments."""
+    """The program on the command line: its file or its module, and its arguments."""
 
     file: str
     module: str | None
@@ -149,7 +149,7 @@ def program_of(context: click.Context) -> RequestedProgram:
         raise click.UsageError(f"{words[0]}: no such file")
     if module is not None and not _module_exists(module):
         raise click.UsageError(f"-m {module}: no such module")
-    context.with_resource(_restored_main())
+    context.with_resource(_restore_main())
     return RequestedProgram(words[0], module, arguments)
 
 
@@ -181,9 +181,9 @@ def run_program(
     status = 0
     run = None
     file, module, arguments = program
-    with _stdout_to_stderr(enabled=to_stderr):
+    with _redirect_stdout_to_stderr(enabled=to_stderr):
         try:
-            with capture(compile=compiles, **options) as run, _program_environment(module, file, arguments):
+            with capture(compile=compiles, **options) as run, _set_program_environment(module, file, arguments):
                 if module is None and not compiles and pkgutil.get_importer(file) is not None:
                     runpy.run_path(file, run_name="__main__")  # an archive
                 else:
@@ -192,7 +192,7 @@ def run_program(
             status = _exit_status(end.code)
         except KeyboardInterrupt:
             status = INTERRUPTED
-        except Exception as error:  # noqa: BLE001 - any error of the program
+        except Exception as error:  # noqa: BLE001 - any error that the program raises
             program_traceback = _program_traceback(error)
             sys.excepthook(type(error), error.with_traceback(program_traceback), program_traceback)
             status = FAILED
@@ -233,7 +233,7 @@ def _run_as_main(path: str, module: str | None, *, compiles_calls: bool) -> None
 
 
 def _code_of(spec: ModuleSpec | None, filename: str) -> CodeType:
-    """Return the code of a module, which may lack a source, or of a file, which may be compiled already."""
+    """Return the code of a module, which may lack source code, or of a file, which may already be bytecode."""
     if spec is not None and isinstance(spec.loader, InspectLoader):
         code = spec.loader.get_code(spec.name)
         if code is not None:
@@ -254,8 +254,8 @@ def _spec_of(module: str) -> ModuleSpec:
     return spec
 
 
-def _refuse_unusable_options(reruns: RerunOptions) -> None:
-    """Raise a usage error, before the program runs, if the patch cannot be read or a value of --at is not a line."""
+def _check_rerun_options(reruns: RerunOptions) -> None:
+    """Raise a usage error before the program runs, if the patch cannot be read or a value of --at is not a line."""
     if reruns.patch is not None:
         from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
 
@@ -273,7 +273,7 @@ def _refuse_unusable_options(reruns: RerunOptions) -> None:
 
 
 def _rerun(run: Run, reruns: RerunOptions) -> Report:
-    """Run a finished program's compiled functions again on copies, without their output; return the extended report."""
+    """Run a finished program's compiled functions again on copies, without their output; return the new report."""
     from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 
     report = run.report
@@ -314,8 +314,8 @@ def _module_exists(module: str) -> bool:
 
 
 @contextlib.contextmanager
-def _restored_main() -> Iterator[None]:
-    """Restore ``__main__`` when the context ends; during the reruns it is the module of the program."""
+def _restore_main() -> Iterator[None]:
+    """Restore ``__main__`` at the end of the context; during the reruns, the program's module has that name."""
     original_main = sys.modules["__main__"]
     try:
         yield
@@ -324,7 +324,7 @@ def _restored_main() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _program_environment(module: str | None, file: str, arguments: list[str]) -> Iterator[None]:
+def _set_program_environment(module: str | None, file: str, arguments: list[str]) -> Iterator[None]:
     """Set the arguments and the module search path to what Python sets for a program."""
     argv, path = sys.argv, list(sys.path)
     sys.argv = [file if module is None else "-m", *arguments]
@@ -337,7 +337,7 @@ def _program_environment(module: str | None, file: str, arguments: list[str]) ->
 
 
 @contextlib.contextmanager
-def _stdout_to_stderr(*, enabled: bool) -> Iterator[None]:
+def _redirect_stdout_to_stderr(*, enabled: bool) -> Iterator[None]:
     """Redirect the output of the program, and of programs that it starts, to stderr."""
     if not enabled:
         yield

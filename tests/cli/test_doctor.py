@@ -90,7 +90,7 @@ def test_a_passed_check_is_not_repeated_until_something_changes(fork_server_fold
 
 def test_a_missing_compiler_is_a_fault(cli: Cli) -> None:
     result = cli("doctor", CXX="no-such-compiler")
-    assert "\nfault C++ compiler: no-such-compiler, which CXX names, does not run.\n" in result.stdout
+    assert "\nfault C++ compiler: no-such-compiler, to which CXX is set, does not run.\n" in result.stdout
     assert "Install one: `apt install g++`" in result.stdout
     assert result.stdout.endswith("\n1 fault: C++ compiler.\n")
     assert "\nok    cpu" not in result.stdout

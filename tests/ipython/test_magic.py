@@ -276,7 +276,7 @@ def test_an_interrupt_while_the_report_is_made_is_raised_after_the_report(
         ("--device tpu", "unknown device 'tpu': use auto, cpu, cuda or cuda:N"),
         ("--mode fast", "unknown mode 'fast': use one of"),
         ("--dynamic maybe", "--dynamic: invalid choice: 'maybe'"),
-        ("-o 3x", "-o 3x: not a name for a variable"),
+        ("-o 3x", "-o 3x: not a valid variable name"),
         ("f(x)", "write %compile_explain f(x)"),
         pytest.param(
             "--device cuda", "use --device cpu", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA")
@@ -662,13 +662,13 @@ def frontend_tables(shell: Shell) -> list[str]:
 
 def test_front_ends_of_one_call_are_above_its_report(shell: Shell) -> None:
     shell.run(f"{BRANCH}x = torch.ones(1)")
-    result = shell.run("%compile_explain --frontends -o found f(x), f(-x)")
+    result = shell.run("%compile_explain --frontends -o comparison f(x), f(-x)")
     assert result.result.tolist() == [11]
     (table,) = frontend_tables(shell)
     assert table in shell.ip.display_pub.outputs[0]["data"]["text/plain"]
     assert "with x = tensor([-1.]): tensor([9.]) instead of tensor([-11.])" in table
     assert shell.report.summary.breaks == 1
-    frontends = shell.ip.user_ns["found"]
+    frontends = shell.ip.user_ns["comparison"]
     assert frontends.report.summary.breaks == frontends["torch.compile"].breaks == 1
 
 

@@ -208,7 +208,7 @@ def test_interrupted_trials_are_reported_and_continue_with_the_remaining_breaks(
     assert "that removes break 1. Trying was interrupted: break 2 is left to try." in text
     assert "do: " in text.partition("x.max() > 5")[2]
     assert "Decide whether" not in text  # as long as changes are left to try
-    kernel.run("search.Search._search_break = _record_line\n_order.clear()")
+    kernel.run("search.Search._search_break = _record_line\n_lines.clear()")
     kernel.run(f"{TRY}{BRANCHES}", {"cellId": "interrupted"})
     assert all_breaks_fixed(kernel.report())
     kernel.run("print(_lines)")

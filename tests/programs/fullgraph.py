@@ -1,4 +1,4 @@
-"""A break that fullgraph=True turns into an error, which the program catches."""
+"""A break that fullgraph=True turns into an error. The program catches the error."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A generator: Dynamo refuses it before it begins, and the trace has not a word of it."""
+"""A generator, which Dynamo refuses to compile before it writes anything to the trace."""
 
 import torch
 

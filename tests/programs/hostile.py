@@ -1,4 +1,4 @@
-"""Names and texts that look like markup."""
+"""Comments and strings that look like markup."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""One function with ten shapes: nine compilations, the limit is eight."""
+"""One function that is called with ten shapes; the recompile limit is eight."""
 
 import torch
 

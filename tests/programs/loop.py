@@ -1,4 +1,4 @@
-"""A break in a loop: the frame is given up; what it calls is compiled on its own."""
+"""A break in a loop: Dynamo skips the frame and compiles the functions that it calls."""
 
 import torch
 

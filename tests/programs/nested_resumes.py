@@ -1,4 +1,4 @@
-"""A break two calls deep with nested_graph_breaks, which is off again when the run ends."""
+"""A break two calls deep with nested_graph_breaks, a setting that is off again when the run ends."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Breaks that cannot be resumed: in a try block, and under a context manager of one's own."""
+"""Breaks after which Dynamo cannot resume: in a try block, and in the block of a custom context manager."""
 
 import contextlib
 

@@ -333,7 +333,7 @@ def job() -> Job:
 
 
 def hostile() -> Report:
-    """Return a report with markup and script in every text that comes from the user's code."""
+    """Return a report with markup and script in every string that comes from the user's code."""
     name = HOSTILE
     text = f"x = \"{name}\"\ny = x  # {name}\n'''{name}"
     place = Location("s1", 1, 1, 0, len(text.split("\n", maxsplit=1)[0]), name, name)

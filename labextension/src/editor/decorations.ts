@@ -24,7 +24,7 @@ import { type IMark, containsSelection } from './positions';
 /** The number of graphs, and of breaks, that fit in the gutter of one line. */
 const GUTTER_SIGNS = 3;
 
-/** Maximum characters of a graph's id on the page; the style sheet shows fewer. */
+/** The maximum number of characters of a graph's id on the page; the style sheet shows fewer. */
 const MAX_ID_LENGTH = 20;
 
 const BROKEN_EXPRESSION = Decoration.mark({ class: 'jp-GraphBreakMark-cut' });
@@ -39,7 +39,7 @@ export interface IAppearance {
  * Make the decorations of marks.
  *
  * @param marks - The marks.
- * @param selection - What the reader has selected.
+ * @param selection - The reader's selection.
  * @param below - The lines beside which there is no room for a note.
  * @param trans - The language of the reader.
  */
@@ -245,7 +245,7 @@ class GutterSign extends GutterMarker {
   }
 }
 
-/** Append the signs of the first parts of a line, and the number of the others. */
+/** Append the signs of the first parts of a line, and the number of the remaining parts. */
 function appendSigns<T>(
   box: HTMLElement,
   parts: readonly T[],

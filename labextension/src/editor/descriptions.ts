@@ -1,4 +1,4 @@
-/** The texts of marks: notes beside lines, tooltips, descriptions for screen readers. */
+/** The words of marks: notes beside lines, tooltips, descriptions for screen readers. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IBreakOnLine, INumberedBreak } from '../report/lines';
@@ -9,17 +9,17 @@ import type { Row } from '../report/types';
 import { makeElement } from '../view/elements';
 import type { IMark } from './positions';
 
-/** The maximum numbers of breaks on a line, and of breaks to which its calls lead, that are named beside the line. */
+/** The maximum numbers of breaks on a line, and of breaks to which its calls lead, that are listed beside the line. */
 const MAX_BESIDE = 2;
 const MAX_LEADS_TO = 6;
 
-/** The maximum number of breaks, and of graphs, that a tooltip names. */
+/** The maximum number of breaks, and of graphs, that a tooltip lists. */
 const MAX_IN_TOOLTIP = 10;
 
-/** Maximum characters of a heading and of a note beside a line. */
+/** The maximum number of characters of a heading, and of a note beside a line. */
 const MAX_HEADING_LENGTH = 200;
 
-/** A piece of the note beside a line, its class, and what a click on it selects, if anything. */
+/** A piece of the note beside a line, its class, and the selection that a click on it makes. */
 export interface INotePart {
   readonly text: string;
   readonly className: string;
@@ -39,7 +39,7 @@ export function noteParts(
 ): INotePart[] {
   const { line } = mark;
   const above = previous?.line;
-  const parts: INotePart[] = firstOf(
+  const parts: INotePart[] = firstLabels(
     line.breaks,
     MAX_BESIDE,
     it => noteOf(breakRow(mark, it)) || breakSign(it)
@@ -47,10 +47,10 @@ export function noteParts(
     text,
     className: 'gb-cut',
     kind: 'break',
-    // The part "+3" selects the first break that is not named.
+    // The part "+3" selects the first break that is not listed.
     id: line.breaks[index]?.break.id ?? ''
   }));
-  firstOf(line.leadsTo, MAX_LEADS_TO, breakSign).forEach((sign, index) =>
+  firstLabels(line.leadsTo, MAX_LEADS_TO, breakSign).forEach((sign, index) =>
     parts.push({
       text: index === 0 ? `→ ${sign}` : sign,
       className: 'gb-cut',
@@ -69,7 +69,7 @@ export function noteParts(
     parts.push({ text: noteOf(rowFor(mark, kind, id)), className, kind, id });
   }
   parts.push(
-    ...firstOf(line.notes, MAX_BESIDE, ({ row }) => noteOf(row)).map(
+    ...firstLabels(line.notes, MAX_BESIDE, ({ row }) => noteOf(row)).map(
       (text, index) => {
         const note = line.notes[index];
         const [kind, id] = [note?.section ?? '', note?.row.id ?? ''];
@@ -80,13 +80,13 @@ export function noteParts(
   return parts.filter(({ text }) => text !== '');
 }
 
-/** Texts for the first parts of a list, and the number of the others. */
-function firstOf<T>(
+/** Labels for the first parts of a list, and the number of the remaining parts. */
+function firstLabels<T>(
   parts: readonly T[],
   limit: number,
-  words: (part: T) => string
+  labelOf: (part: T) => string
 ): string[] {
-  const first = parts.slice(0, limit).map(words);
+  const first = parts.slice(0, limit).map(labelOf);
   const more = totalOf(parts) - first.length;
   return more > 0 ? [...first, `+${more}`] : first;
 }
@@ -126,13 +126,13 @@ export function markTitle(mark: IMark, trans: TranslationBundle): string {
   const limit = MAX_IN_TOOLTIP;
   const { eager } = line;
   const words = [
-    ...firstOf(line.breaks, limit, it => breakHeading(mark, it)),
-    ...firstOf(line.leadsTo, limit, it => `→ ${breakHeading(mark, it)}`),
-    ...firstOf(line.graphs, limit, ({ graph }) =>
+    ...firstLabels(line.breaks, limit, it => breakHeading(mark, it)),
+    ...firstLabels(line.leadsTo, limit, it => `→ ${breakHeading(mark, it)}`),
+    ...firstLabels(line.graphs, limit, ({ graph }) =>
       heading(rowFor(mark, 'graph', graph.id))
     ),
     eager === null ? '' : heading(rowFor(mark, 'skipped', eager.id)),
-    ...firstOf(line.notes, limit, ({ row }) => heading(row)),
+    ...firstLabels(line.notes, limit, ({ row }) => heading(row)),
     origin.isStale
       ? trans.__('%1; run again since, not explained', origin.runName)
       : isStale
@@ -163,7 +163,7 @@ export function editorDescription(
   return trans._n('%1 graph break marked', '%1 graph breaks marked', breaks);
 }
 
-/** The text of the tooltip about one part of a line, and the range that the part covers. */
+/** The part of a tooltip about one part of a line, and the range that this part covers. */
 export interface IHint {
   readonly title: string;
   readonly className: string;
@@ -172,7 +172,7 @@ export interface IHint {
   readonly to: number;
 }
 
-/** The text of the tooltip about a break of a line. */
+/** The part of a tooltip about a break on a line. */
 export function breakHint(
   mark: IMark,
   graphBreak: IBreakOnLine,
@@ -191,7 +191,7 @@ export function breakHint(
   };
 }
 
-/** The texts of the tooltip about the note beside a line, except about its own breaks. */
+/** The parts of the tooltip about the note beside a line, except those about breaks on the line itself. */
 export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
   const { line, to } = mark;
   const { leadsTo, eager, scope, notes } = line;
@@ -209,12 +209,12 @@ export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
   });
   const calls = leadsTo.map((it): IHint => {
     const row = breakRow(mark, it);
-    const place = [row?.label ?? '', ...(row?.details ?? []).slice(0, 1)].join(', '); // prettier-ignore
+    const location = [row?.label ?? '', ...(row?.details ?? []).slice(0, 1)].join(', '); // prettier-ignore
     return {
       title: breakHeading(mark, it),
       className: 'gb-cut',
       paragraphs: [
-        trans.__('A call on this line leads to this break: %1', place),
+        trans.__('A call on this line leads to this break: %1', location),
         ...(leadsTo.length === 1 ? (row?.more ?? []) : [])
       ],
       from: to,
@@ -233,7 +233,7 @@ export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
  * The tooltip about parts of a line.
  *
  * @param hints - The parts.
- * @param total - How many parts there are; only the first are shown.
+ * @param total - The number of parts; only the first are shown.
  * @param space - The width that is available, in pixels.
  */
 export function hintTooltip(
@@ -261,7 +261,7 @@ function paragraphOf(words: string): HTMLElement {
   return paragraph;
 }
 
-/** A text in which words between backticks are code. */
+/** The nodes of a text; words between backticks become code elements. */
 function withCode(text: string): (string | HTMLElement)[] {
   const parts = text.split('`');
   if (parts.length % 2 === 0) {

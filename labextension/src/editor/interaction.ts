@@ -16,7 +16,7 @@ import { isReveal, markAt, markField } from './markstate';
 import { notePlacement } from './noteplacement';
 import { containsSelection } from './positions';
 
-/** The maximum number of breaks that are announced when the cursor reaches their line. */
+/** The maximum number of breaks to announce when the cursor reaches their line. */
 const MAX_ANNOUNCED = 5;
 
 /** The dependencies of the marks of an editor. */
@@ -143,7 +143,7 @@ function areaAround({ dom }: EditorView): DOMRect {
  *
  * @param state - The state of the editor.
  * @param position - A position in its text.
- * @param current - A break to keep if the position is in its expression.
+ * @param current - The current selection; a break stays selected if its expression contains the position.
  */
 export function selectionAt(
   state: EditorState,
@@ -203,14 +203,14 @@ function announcementFor(transaction: Transaction): string {
         .join('. ');
 }
 
-/** The texts of a tooltip, and the number of parts, including those beyond the limits of the line. */
+/** The parts of a tooltip, and their total number, including those beyond the limits of the line. */
 interface IHints {
   readonly hints: readonly IHint[];
   readonly total: number;
 }
 
 /**
- * The texts about a position: its breaks, the innermost first, or all breaks of a stale line.
+ * The parts of the tooltip at a position: its breaks, the innermost first, or all breaks of a stale line.
  *
  * At the end of a line, where its note is, this is everything about the line if no break contains the position.
  */

@@ -29,8 +29,8 @@ export function markExtension(): Extension {
  * Set the marks of an editor, or remove them.
  *
  * @param view - The editor.
- * @param reported - What reports say about the editor's text, the latest last.
- * @param selection - What the reader has selected.
+ * @param reported - The editor's text in each report about it, the latest last.
+ * @param selection - The reader's selection.
  * @param options - Further dependencies of the marks.
  */
 export function showMarks(

@@ -30,13 +30,13 @@ import {
 
 /** The current marks of an editor. */
 export interface IMarkState extends IAppearance {
-  /** The texts of reports about this editor, the latest last. */
+  /** The editor's text in each report about it, the latest last. */
   readonly reported: readonly IReportedText[];
   readonly selection: ISelection | null;
   /** The language of the reader. */
   readonly trans: TranslationBundle | null;
   readonly marks: readonly IMark[];
-  /** The lines beside which there is no room for a note, so that it is below them. */
+  /** The lines with their notes below them, because there is no room beside them. */
   readonly below: ReadonlySet<IReportLine>;
   /** Whether lines with marks were deleted, which undo may restore. */
   readonly hasLostLines: boolean;
@@ -57,7 +57,7 @@ export const NO_MARKS: IMarkState = {
   description: ''
 };
 
-/** Marks a move of the cursor to a place that a link or a row leads to: it selects nothing itself. */
+/** Marks a move of the cursor to the target of a link or a row; such a move changes no selection. */
 export const isReveal = Annotation.define<boolean>();
 
 /** Replaces the marks of an editor. */

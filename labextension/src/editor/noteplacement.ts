@@ -46,7 +46,7 @@ export const notePlacement = ViewPlugin.define(view => {
   };
 });
 
-/** The lines of notes that do not fit beside them; unknown ones, which are out of sight, stay where they are. */
+/** The lines beside which their notes do not fit. Notes out of sight cannot be measured and stay where they are. */
 function linesWithoutRoom(view: EditorView): ReadonlySet<IReportLine> {
   const { contentDOM, scrollDOM, state } = view;
   const below = new Set(state.field(markField).below);

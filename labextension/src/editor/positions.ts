@@ -37,7 +37,7 @@ export interface IMark {
 /**
  * Place the lines of reports in a text.
  *
- * If two reports are about the same line, the one with the selection counts, otherwise the later one.
+ * If two reports are about the same line, the one with the selection takes precedence, otherwise the later one.
  */
 export function placeMarks(
   reported: readonly IReportedText[],
@@ -74,7 +74,7 @@ export function containsSelection(
 /** The marks after an edit. */
 export interface IMovedMarks {
   readonly marks: IMark[];
-  /** Whether all marks are still there, and as stale or fresh as before. */
+  /** Whether no mark was removed, and none became stale or current. */
   readonly areUnchanged: boolean;
 }
 

@@ -8,7 +8,7 @@ import { startColumn } from '../report/columns';
 import type { Spot } from '../report/types';
 import { currentLine, isReveal } from './markstate';
 
-/** The maximum number of animation frames to wait, and how many frames in view are enough. */
+/** The maximum number of animation frames to wait, and the number of consecutive frames in view that suffice. */
 const MAX_FRAMES = 60;
 const STABLE_FRAMES = 3;
 
@@ -17,9 +17,9 @@ const STABLE_FRAMES = 3;
  *
  * @param panel - The notebook.
  * @param model - The cell.
- * @param spot - The place in the report, adjusted for later edits; without it, the cell itself.
+ * @param spot - The line in the report, and its column; null for the cell as a whole.
  * @param isWanted - Whether the reader still wants to go there.
- * @param focus - Whether the place gets the keyboard focus.
+ * @param focus - Whether the line or the cell gets the keyboard focus.
  */
 export async function reveal(
   panel: NotebookPanel,
@@ -72,13 +72,13 @@ export function viewOf(cell: Cell): EditorView | null {
   return (cell.editor as CodeMirrorEditor | null)?.editor ?? null;
 }
 
-/** The current position of a place of a report; without a column, the start of the line's text. */
+/** The current position of a line and column of a report; without a column, the start of the line's text. */
 function positionOf({ state }: EditorView, { line, column }: Spot): number {
   const { from, to, text } = state.doc.line(currentLine(state, line));
   return Math.min(from + startColumn(text, column), to);
 }
 
-/** Scroll until a place stays in view: cells above it may be rendered late, and higher than estimated. */
+/** Scroll until a position stays in view: cells above it may be rendered late, and higher than estimated. */
 async function keepInView(
   view: EditorView,
   position: number,

@@ -85,7 +85,7 @@ export function activityOf(progress: IProgress | null): string {
     : progress.phase;
 }
 
-/** The counts so far, or how much time is left, in words. */
+/** The counts so far, or the remaining time, in words. */
 export function countsOf(progress: IProgress | null, elapsed: number): string {
   const time = wordsOf(elapsed, 1);
   if (progress === null) {

@@ -63,8 +63,8 @@ const LOOKS = { '-': 'old', '+': 'new', ' ': 'same' } as const;
 
 function lineElement({ sign, number, text }: IDiffLine): HTMLElement {
   const line = makeElement('span', `jp-mod-${LOOKS[sign]}`);
-  const place = makeElement('i');
-  place.textContent = number === null ? '' : String(number);
+  const lineNumber = makeElement('i');
+  lineNumber.textContent = number === null ? '' : String(number);
   const code = makeElement('code');
   for (const { text: piece, isHidden } of visiblePieces(text)) {
     if (isHidden) {
@@ -75,7 +75,7 @@ function lineElement({ sign, number, text }: IDiffLine): HTMLElement {
       code.append(piece);
     }
   }
-  line.append(place, makeSign(sign), code, '\n');
+  line.append(lineNumber, makeSign(sign), code, '\n');
   return line;
 }
 

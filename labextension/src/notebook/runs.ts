@@ -50,13 +50,13 @@ export interface ISelection {
 /** A cell whose text differs from the one that ran. */
 export interface IEditedCell {
   readonly cell: ICodeCellModel;
-  /** Its whole text when it ran. */
+  /** The cell's whole text when it ran. */
   readonly before: string;
-  /** Its whole text now. */
+  /** The cell's whole text now. */
   readonly now: string;
 }
 
-/** A run some of whose cells were edited since. */
+/** A run, and the cells that were edited after it. */
 export interface IEditedRun {
   readonly run: IRun;
   readonly edited: readonly IEditedCell[];
@@ -129,7 +129,7 @@ export class RunReader {
   private readonly _readings = new WeakMap<object, Reading>();
 }
 
-/** The code cells of a notebook with their places among all cells. */
+/** The code cells of a notebook with their indexes among all cells. */
 export function codeCells(
   notebook: INotebookModel | null
 ): [cell: ICodeCellModel, index: number][] {
@@ -146,7 +146,7 @@ export function codeCells(
  * Find the run with which an edit is compared.
  *
  * @param runs - The runs of a notebook.
- * @param cells - All its code cells.
+ * @param cells - All code cells of the notebook.
  * @param active - The active cell.
  * @returns The last run of that cell or of its functions, with all cells that were edited since; null if there is no such
  * run or no edit.

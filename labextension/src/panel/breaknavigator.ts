@@ -41,8 +41,8 @@ export class BreakNavigator {
   /**
    * Select a part of a report, and show its line.
    *
-   * @param selection - What to select.
-   * @param focus - Whether the place gets the keyboard focus.
+   * @param selection - The part to select.
+   * @param focus - Whether the line gets the keyboard focus.
    */
   async select(selection: ISelection, focus = false): Promise<void> {
     const run = this._reports.runOf(selection);
@@ -103,7 +103,7 @@ export class BreakNavigator {
     );
   }
 
-  /** The cell with a place of a report; null if it is in no cell. */
+  /** The cell that contains a line of a report; null if no cell does. */
   private _cellOf({ report, cell }: IRun, spot: Spot): ICodeCellModel | null {
     const cells = new CellIndex(this._reports.cells);
     return findCell(report!, spot.source, cell, cells)?.cell ?? null;

@@ -142,7 +142,7 @@ export class GraphBreakPanel extends ReactWidget {
     );
   }
 
-  /** Focus the active row, or what is there instead of rows, as soon as the state is on the page. */
+  /** Focus the active row, or the content that replaces the rows, as soon as the state is on the page. */
   private _focus(): void {
     this._isFocusDue = true;
     this.update();

@@ -33,8 +33,8 @@ export function withId<T extends IIdentified>(
 }
 
 /**
- * The breaks in reading order, the first to fix first, which is also the order of their numbers. Those without a place
- * in the report's `order` come last.
+ * The breaks in reading order, the first to fix first, which is also the order of their numbers. Breaks that the
+ * report's `order` lacks come last.
  */
 export function orderedBreaks(report: Report): readonly Break[] {
   let ordered = ORDERED.get(report);

@@ -9,7 +9,7 @@ import { orderedBreaks, totalOf } from './lookup';
 import { clip } from './shown';
 import type { Location, Report, Row, Rows, Section, Spot } from './types';
 
-/** Maximum characters of a sign, of a label or a detail, and of a paragraph. */
+/** The maximum numbers of characters of a sign, of a label or a detail, and of a paragraph. */
 const MAX_SIGN_LENGTH = 20;
 const MAX_LABEL_LENGTH = 1_000;
 const MAX_PARAGRAPH_LENGTH = 2_000;

@@ -12,13 +12,13 @@ export function isInReport(line: HTMLElement, root: HTMLElement): boolean {
   );
 }
 
-/** The same for a source, by its index in the report. */
+/** Whether the report shows a source, by its index in the report. */
 export function showsSource(root: HTMLElement, source: string): boolean {
   const lines = root.querySelector<HTMLElement>(`[data-list="l${source}"]`);
   return lines === null || isInReport(lines, root);
 }
 
-/** Show a line with context in a card, below its summary, at most once. */
+/** Show a line with context in a card, below the card's summary, at most once. */
 export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   const known = card.querySelector<HTMLElement>('.gb-excerpt .gb-selected');
   if (known !== null && known.offsetParent !== null) {

@@ -66,7 +66,7 @@ export class List {
   /**
    * Show the first items that contain a text.
    *
-   * @returns How many items contain it.
+   * @returns The number of items that contain it.
    */
   filter(query: string): number {
     this._query = query.trim().toLowerCase();

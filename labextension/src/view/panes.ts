@@ -40,7 +40,7 @@ export class Panes {
       await groups?.load();
       await groups?.reveal(groups.length - 1);
     }
-    // A group that is now on the page has a list of its own.
+    // A group that is now on the page has its own list.
     await this._revealIn(this._breakLists(), number);
   }
 
@@ -57,7 +57,7 @@ export class Panes {
     this._focusTab(this._panes.findIndex(pane => pane.dataset.pane === name));
   }
 
-  /** Move from a tab to another one, beyond the last to the first; false if the element is not a tab. */
+  /** Move from a tab to a neighbour, from the last tab to the first; false if the element is not a tab. */
   step(tab: Element, step: Step): boolean {
     const current = this._tabs.indexOf(tab as HTMLButtonElement);
     if (current < 0) {
@@ -77,7 +77,7 @@ export class Panes {
    * Clear the filter, and move the focus from it to the tab of the pane.
    *
    * @param target - The element with the focus.
-   * @returns Whether there was anything to do.
+   * @returns Whether this changed anything.
    */
   leaveFilter(target: Element): boolean {
     const isInFilter = target === this._filter;
@@ -320,7 +320,7 @@ function entriesOf(rest: Rest, name: string): readonly string[] {
   return Array.isArray(entries) ? entries.map(String) : [];
 }
 
-/** The names of the lists inside the items of other lists: the operations of graphs, and the places of a group. */
+/** The names of the lists inside the items of other lists: the operations of graphs, and the locations of a group. */
 const INNER: Readonly<Record<string, string>> = {
   graphs: 'ops',
   breaks: 'places'

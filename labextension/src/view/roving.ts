@@ -32,7 +32,7 @@ export class Roving {
   /**
    * Update the parts after elements were added or became visible.
    *
-   * All are read before any is changed, so that the page is laid out only once.
+   * All parts are read before any is changed, so that the page is laid out only once.
    */
   static refresh(groups: readonly Roving[]): void {
     groups.map(group => group._update()).forEach(change => change());

@@ -64,7 +64,7 @@ export class Selection {
   /**
    * Highlight an element and related elements, and show them.
    *
-   * @param reference - What to select.
+   * @param reference - The reference to select.
    * @param options - Whether to focus the element, to open its card, and to leave the page where it is.
    * @returns The element; null if it does not exist, or if the reader has selected something else meanwhile.
    */

@@ -28,7 +28,7 @@ export interface IToolbarOptions {
   setColumn(isColumn: boolean): void;
 }
 
-/** Something that the reader can do after an action. */
+/** A step that the reader can take after an action. */
 export interface INextStep {
   readonly label: string;
   act(): Promise<void>;

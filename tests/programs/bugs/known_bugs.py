@@ -1,4 +1,4 @@
-"""Programs that meet known bugs of PyTorch on a CPU; ``knowledge/known_bugs.toml`` has the table of the bugs."""
+"""Programs that trigger known bugs of PyTorch on a CPU; ``knowledge/known_bugs.toml`` describes the bugs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ shift = 0
 
 
 class SineWithBackward(torch.autograd.Function):
-    """A sine whose own gradient is zero, so that the usual one shows."""
+    """A sine with a custom gradient of zero, so the usual gradient in a result reveals the bug."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class SineWithBackward(torch.autograd.Function):
 
 
 class SineWithJvp(torch.autograd.Function):
-    """A sine whose own forward-mode derivative is zero, so that the usual one shows."""
+    """A sine with a custom forward-mode derivative of zero, so the usual one in a result reveals the bug."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class SineWithJvp(torch.autograd.Function):
         return torch.zeros_like(tangent)
 
 
-class Added(torch.autograd.Function):
+class AddWithOneGradient(torch.autograd.Function):
     """A sum with a gradient for the second operand only."""
 
     @staticmethod
@@ -80,7 +80,7 @@ class HasScale(Protocol):
 
 
 class Options:
-    """An object with the attributes that it is given."""
+    """An object whose attributes are its arguments."""
 
     def __init__(self, **fields: Any) -> None:
         vars(self).update(fields)
@@ -95,7 +95,7 @@ class Toggle:
 
 
 class Pretender:
-    """An object that says that it is an ``int``."""
+    """An object that claims to be an ``int``."""
 
     @property
     def __class__(self) -> type:  # type: ignore[override] # this is what the program is about
@@ -118,7 +118,7 @@ def issue_192985(compiler: Compiler) -> Any:
 
 def issue_181146(compiler: Compiler) -> Any:
     x = torch.ones(3, requires_grad=True)
-    compiler(lambda x: Added.apply(x, x).sum())(x).backward()
+    compiler(lambda x: AddWithOneGradient.apply(x, x).sum())(x).backward()
     return x.grad
 
 
@@ -130,7 +130,7 @@ def issue_182012(compiler: Compiler) -> Any:
 
 def issue_184113(compiler: Compiler) -> Any:
     x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
-    compiler(lambda x, y: Added.apply(x, y).sum())(x, y).backward()
+    compiler(lambda x, y: AddWithOneGradient.apply(x, y).sum())(x, y).backward()
     return y.grad
 
 
@@ -149,36 +149,36 @@ def issue_179804(compiler: Compiler) -> Any:
 
 
 def issue_139789(compiler: Compiler) -> Any:
-    def doubled(x: Tensor, y: Tensor) -> Tensor:
+    def double_in_place(x: Tensor, y: Tensor) -> Tensor:
         x.mul_(2)
         return x + y
 
-    call, base = compiler(doubled), torch.ones(8)
+    call, base = compiler(double_in_place), torch.ones(8)
     call(torch.ones(4), torch.ones(4))
     return call(base[:4], base[2:6])
 
 
 def issue_198095(compiler: Compiler) -> Any:
-    def raised(x: Tensor, rest: Tensor) -> Tensor:
+    def add_100_in_place(x: Tensor, rest: Tensor) -> Tensor:
         x.add_(100)
         return rest[0]
 
     base = torch.arange(24.0).reshape(4, 6)
-    return compiler(raised)(base, base[1:])
+    return compiler(add_100_in_place)(base, base[1:])
 
 
 def issue_191821(compiler: Compiler) -> Any:
     @torch.compiler.nested_compile_region
-    def shifted(x: Tensor) -> Tensor:
+    def apply_shift(x: Tensor) -> Tensor:
         return x + shift
 
-    def shifted_twice(x: Tensor) -> Tensor:
+    def apply_shift_twice(x: Tensor) -> Tensor:
         global shift  # this is what the program is about
         for shift in (1, 2):  # noqa: B007 - the region reads it
-            x = shifted(x)
+            x = apply_shift(x)
         return x
 
-    return compiler(shifted_twice)(torch.ones(1))
+    return compiler(apply_shift_twice)(torch.ones(1))
 
 
 def issue_196127(compiler: Compiler) -> Any:
@@ -187,12 +187,12 @@ def issue_196127(compiler: Compiler) -> Any:
 
 
 def issue_196173(compiler: Compiler) -> Any:
-    def toggled(x: Tensor, toggle: Toggle) -> Tensor:
+    def scale_and_toggle(x: Tensor, toggle: Toggle) -> Tensor:
         is_left = toggle.current is toggle.left
         toggle.current = toggle.right if is_left else toggle.left
         return x * 2 if is_left else x
 
-    call, toggle = compiler(toggled), Toggle()
+    call, toggle = compiler(scale_and_toggle), Toggle()
     return [call(torch.ones(1), toggle) for _ in range(2)]
 
 
@@ -207,14 +207,14 @@ def issue_176851(compiler: Compiler) -> Any:
 
 
 def issue_169253(compiler: Compiler) -> Any:
-    class Kept:
+    class Storage:
         items: ClassVar[list[Tensor]] = []
 
-    def kept(x: Tensor) -> None:
-        Kept.items.append(x)
+    def store(x: Tensor) -> None:
+        Storage.items.append(x)
 
-    compiler(kept)(torch.ones(1))
-    return len(Kept.items)
+    compiler(store)(torch.ones(1))
+    return len(Storage.items)
 
 
 def issue_198364(compiler: Compiler) -> Any:
@@ -222,13 +222,13 @@ def issue_198364(compiler: Compiler) -> Any:
 
 
 def issue_198190(compiler: Compiler) -> Any:
-    def generated(x: Tensor) -> Any:
+    def make_generator(x: Tensor) -> Any:
         def values() -> Any:
             yield x + 1
 
         return values()
 
-    return hasattr(compiler(generated)(torch.ones(1)), "send")
+    return hasattr(compiler(make_generator)(torch.ones(1)), "send")
 
 
 def issue_193932(compiler: Compiler) -> Any:
@@ -244,36 +244,36 @@ def issue_174050(compiler: Compiler) -> Any:
 
 
 def issue_181247(compiler: Compiler) -> Any:
-    del compiler  # it runs in a process of its own
+    del compiler  # the program runs in a separate process
     program = "import torch; torch.compile(lambda x: x + 1, fullgraph=True, backend='eager')(torch.ones(1))"
     environment = os.environ | {"TORCH_COMPILE_DISABLE": "1"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
 
 
 def issue_197889(compiler: Compiler) -> list[float]:
-    """Use a float as a factor and as the setting of a loss, with three values."""
+    """Use a float as a factor and as a parameter of a loss, with three values."""
     loss = compiler(lambda x, delta: torch.nn.functional.huber_loss(x * delta, torch.zeros(4), delta=delta + 0.1))
     return [loss(torch.arange(4.0), delta).item() for delta in (0.5, 1.0, 2.0)]
 
 
 def issue_198131(compiler: Compiler) -> Any:
-    def copied(target: Tensor, source: Tensor) -> Tensor:
+    def copy_rows(target: Tensor, source: Tensor) -> Tensor:
         target[0:, :] = source[0:, :]
         source.add_(1)
         return source
 
     target, source = torch.zeros(3, 4), torch.arange(12.0).view(3, 4)
-    compiler(copied)(target, source)
+    compiler(copy_rows)(target, source)
     return target
 
 
 def issue_198270(compiler: Compiler) -> Any:
-    def mirrored(x: Tensor) -> Tensor:
+    def double_and_mirror(x: Tensor) -> Tensor:
         x.index_put_((torch.arange(x.size(0)),), x * 2.0)
         x.add_(x.flip(0))
         return x
 
-    return compiler(mirrored)(torch.arange(32.0).view(4, 8))
+    return compiler(double_and_mirror)(torch.arange(32.0).view(4, 8))
 
 
 def issue_183082(compiler: Compiler) -> Any:
@@ -331,22 +331,22 @@ def _attention(compiler: Compiler, widths: list[int], project: Callable[..., Any
 
 
 def issue_136662(compiler: Compiler) -> Any:
-    def summed(x: Tensor) -> Tensor:
+    def sum_first_column(x: Tensor) -> Tensor:
         y = torch.zeros_like(x)
         for _ in range(2):
             y[:, 0] += x[:, 2].abs()
         return y.sum()
 
-    return compiler(torch.func.grad(summed))(torch.ones(2, 3))
+    return compiler(torch.func.grad(sum_first_column))(torch.ones(2, 3))
 
 
 def issue_138908(compiler: Compiler) -> Any:
-    def doubled(index: Tensor, y: Tensor) -> Tensor:
+    def double_in_place(index: Tensor, y: Tensor) -> Tensor:
         index = index + 10
         y[index] += y[index]
         return y
 
-    return compiler(doubled)(torch.full((1, 2), -10), torch.ones(2, 32))
+    return compiler(double_in_place)(torch.full((1, 2), -10), torch.ones(2, 32))
 
 
 def issue_189895(compiler: Compiler) -> Any:
@@ -357,39 +357,39 @@ def issue_189895(compiler: Compiler) -> Any:
 
 
 def issue_191571(compiler: Compiler) -> Any:
-    def gathered(x: Tensor, index: Tensor) -> Tensor:
+    def scatter_and_gather(x: Tensor, index: Tensor) -> Tensor:
         total = torch.zeros(1, x.shape[1])
         total.scatter_add_(0, index.unsqueeze(-1).expand(-1, x.shape[1]), x)
         return torch.index_select(total, 0, index)
 
-    return compiler(gathered)(torch.ones(8, 4), torch.zeros(8, dtype=torch.long))
+    return compiler(scatter_and_gather)(torch.ones(8, 4), torch.zeros(8, dtype=torch.long))
 
 
 def issue_193183(compiler: Compiler) -> Any:
-    def interleaved(x: Tensor) -> Tensor:
+    def interleave(x: Tensor) -> Tensor:
         result = x[0].clone()
         for part in (1, 2):
             result[..., part:30:3] = x[part, ..., part:30:3]
         return result
 
-    return compiler(interleaved)(torch.arange(3.0 * 16 * 64).view(3, 16, 64))
+    return compiler(interleave)(torch.arange(3.0 * 16 * 64).view(3, 16, 64))
 
 
 def issue_193811(compiler: Compiler) -> Any:
-    def enlarged(x: Tensor) -> Tensor:
+    def enlarge(x: Tensor) -> Tensor:
         return torch.nn.functional.interpolate(x, size=[4, 4], mode="bilinear")
 
     try:
-        return compiler(enlarged)(torch.ones(1, 1, 2, 2, dtype=torch.int32)).dtype
+        return compiler(enlarge)(torch.ones(1, 1, 2, 2, dtype=torch.int32)).dtype
     except NotImplementedError as error:
         return type(error)
 
 
 def issue_93262(compiler: Compiler) -> Any:
-    def reduced(x: Tensor) -> Tensor:
+    def reduce_size(x: Tensor) -> Tensor:
         return torch.nn.functional.interpolate(x, size=[1, 1], mode="bilinear")
 
-    return compiler(reduced)(torch.arange(140.0).view(1, 2, 7, 10))
+    return compiler(reduce_size)(torch.arange(140.0).view(1, 2, 7, 10))
 
 
 def issue_100970(compiler: Compiler) -> Any:
@@ -416,11 +416,11 @@ def issue_130362(compiler: Compiler) -> Any:
 
 
 def issue_150265(compiler: Compiler) -> Any:
-    class Own(torch.nn.Parameter):
+    class OwnParameter(torch.nn.Parameter):
         def __new__(cls, data: Tensor) -> Any:
             return torch.Tensor._make_subclass(cls, data)
 
-    own = Own(torch.ones(2))
+    own = OwnParameter(torch.ones(2))
     with torch.no_grad():
         return compiler(lambda: (3 * own).sum().item())()
 
@@ -428,37 +428,37 @@ def issue_150265(compiler: Compiler) -> Any:
 def issue_194166(compiler: Compiler) -> Any:
     norm = torch.nn.BatchNorm1d(4)
 
-    def normalized(x: Tensor, mask: Tensor) -> Tensor:
+    def normalize_rows(x: Tensor, mask: Tensor) -> Tensor:
         result = torch.zeros_like(x)
         result[mask] = norm(x[mask])
         return result
 
     torch.manual_seed(0)
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
-        return compiler(normalized)(torch.randn(6, 4), torch.arange(6) > 1)
+        return compiler(normalize_rows)(torch.randn(6, 4), torch.arange(6) > 1)
 
 
 def issue_145445(compiler: Compiler) -> list[float]:
     generator = random.Random(3)  # noqa: S311 - not for secrets
 
-    def scaled(x: Tensor) -> Tensor:
+    def scale_randomly(x: Tensor) -> Tensor:
         return x * generator.random()
 
-    call = compiler(scaled)
+    call = compiler(scale_randomly)
     return [call(torch.ones(1)).item() for _ in range(3)]
 
 
 def issue_139603(compiler: Compiler) -> Tensor:
-    def forked(x: Tensor) -> Tensor:
+    def add_in_fork(x: Tensor) -> Tensor:
         devices: set[int] = set()
         with torch.random.fork_rng(devices=devices):  # type: ignore[arg-type] # what users pass
             return x + 1
 
-    return compiler(forked)(torch.ones(1))
+    return compiler(add_in_fork)(torch.ones(1))
 
 
-class Spread(torch.nn.Module):
-    """A layer that stores a value with its gradient, and then changes what it was computed from."""
+class StoresDeviation(torch.nn.Module):
+    """A layer that stores a value with its gradient, and then changes the tensor from which it was computed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -473,15 +473,15 @@ class Spread(torch.nn.Module):
 
 def issue_132597(compiler: Compiler) -> Tensor:
     torch.manual_seed(0)
-    spread = Spread()
-    compiler(spread)(torch.ones(4, 8), torch.tensor([1])).square().sum().backward()
-    gradient = spread.layer.weight.grad
+    module = StoresDeviation()
+    compiler(module)(torch.ones(4, 8), torch.tensor([1])).square().sum().backward()
+    gradient = module.layer.weight.grad
     assert gradient is not None
     return gradient
 
 
 def issue_185497(compiler: Compiler) -> Tensor:
-    def halved(x: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    def resize_and_normalize(x: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         part = torch.nn.functional.interpolate(x[:, :64, :64].unsqueeze(0), size=(32, 32), mode="bilinear")
         x.sub_(mean).div_(scale)
         return part, x
@@ -489,17 +489,17 @@ def issue_185497(compiler: Compiler) -> Tensor:
     torch.manual_seed(0)
     image = torch.rand(3, 128, 128, requires_grad=True)
     mean, scale = (torch.rand(3, 1, 1, requires_grad=True) for _ in range(2))
-    part, whole = compiler(halved)((image * 1.0)[:, :128, :128], mean, scale)
+    part, whole = compiler(resize_and_normalize)((image * 1.0)[:, :128, :128], mean, scale)
     (part.sum() + whole.sum()).backward()
     assert image.grad is not None
     return image.grad
 
 
 def issue_188225(compiler: Compiler) -> Tensor:
-    def shifted(x: Tensor) -> Tensor:
+    def apply_shift(x: Tensor) -> Tensor:
         return x + torch.arccosh(torch.log2(torch.full((2, 2), 0.5))).softmax(-1).nan_to_num(1.0)
 
-    return compiler(shifted)(torch.ones(2, 2))
+    return compiler(apply_shift)(torch.ones(2, 2))
 
 
 def issue_194706(compiler: Compiler) -> Tensor:
@@ -518,15 +518,15 @@ def issue_189830(compiler: Compiler) -> str:
 
 
 def formatted_number(compiler: Compiler) -> str:
-    def scaled(x: Tensor, rate: float) -> tuple[Tensor, str]:
+    def scale_and_format(x: Tensor, rate: float) -> tuple[Tensor, str]:
         return x * rate, f"{rate:.3f}"
 
-    compiled = compiler(scaled)
+    compiled = compiler(scale_and_format)
     return "\n".join(compiled(torch.ones(()), rate)[1] for rate in (0.5, 0.25, 0.125))
 
 
 def cumulative_sum_of_scaled_probabilities(compiler: Compiler) -> Tensor:
-    """Return the gradient of a cumulative sum, which flips the gradient before softmax's own reads it."""
+    """Return the gradient of a cumulative sum, whose backward pass flips the gradient before that of softmax reads it."""
     torch.manual_seed(0)
     x = torch.randn(4, 8, requires_grad=True)
     weights = torch.rand(4, 8)
@@ -535,7 +535,7 @@ def cumulative_sum_of_scaled_probabilities(compiler: Compiler) -> Tensor:
 
 
 def issue_174386(compiler: Compiler) -> Any:
-    """Say whether deterministic algorithms fill memory that nobody has written."""
+    """Return whether deterministic algorithms fill uninitialized memory."""
     torch.use_deterministic_algorithms(True)
     try:
         return compiler(lambda x: torch.empty_like(x * 2))(torch.ones(4)).isnan().all().item()
@@ -565,7 +565,7 @@ def aotinductor_with_another_size(compiler: Compiler) -> Any:
 
 
 def full_deque(compiler: Compiler) -> Tensor:
-    """Return the average of the last three values, after a fourth one."""
+    """Return the average of the last three values after a fourth value was added."""
     window = collections.deque(torch.ones(3).unbind(), maxlen=3)
 
     def average(x: Tensor) -> Tensor:
@@ -584,7 +584,7 @@ _WITHOUT_ISSUE = (
     "aotinductor_with_another_size",
     "full_deque",
 )
-#: The backend with which a program meets its bug; "inductor" for those that are not listed.
+#: The backend with which a program triggers its bug, if it is not "inductor".
 BACKENDS = {
     **dict.fromkeys(
         (

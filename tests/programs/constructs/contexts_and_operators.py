@@ -92,7 +92,7 @@ def f(x):
     y = x + 1
     torch._dynamo.graph_break()
     return y * 2
-# %% a function under `torch.compiler.allow_in_graph`
+# %% a function decorated with `torch.compiler.allow_in_graph`
 # says: allow_in_graph
 @torch.compiler.allow_in_graph
 def opaque(x):
@@ -152,7 +152,7 @@ def f(x):
     y = x.clone()
     change(y)
     return y
-# %% a function under `torch.compiler.nested_compile_region`
+# %% a function decorated with `torch.compiler.nested_compile_region`
 # says: nested_compile_region, invoke_subgraph
 @torch.compiler.nested_compile_region
 def region(x):

@@ -43,7 +43,7 @@ def f(x):
 def f(x):
     assert x.sum() > 0, "not positive"
     return x + 1
-# %% `assert x.sum() > 0, f"{x}"`: a text with a tensor in it
+# %% `assert x.sum() > 0, f"{x}"`: a message with a tensor in it
 # says: assert with non-string message
 # do: Use a fixed text, or `torch._check`.
 def f(x):

@@ -43,7 +43,7 @@ def f(x):
 # says: call_function itertools.zip_longest
 def f(x):
     return sum(a * b for a, b in itertools.zip_longest([x, x], [2], fillvalue=1))
-# %% `itertools.groupby` by numbers or texts
+# %% `itertools.groupby` by numbers or strings
 # says: call_function itertools.groupby, unsupported key type
 def f(x):
     return x * len([key for key, _ in itertools.groupby([1, 1, 2])]) + len(list(itertools.groupby("aab")))
@@ -70,7 +70,7 @@ def f(x, g):
 # says: call_function functools.reduce
 def f(x):
     return functools.reduce(operator.mul, [x, x], 2) + functools.reduce(lambda a, b: a + b, [1, 2])
-# %% a function under `functools.lru_cache`, `functools.cache`
+# %% a function decorated with `functools.lru_cache`, `functools.cache`
 # says: call_function _lru_cache_wrapper
 # says: Dynamo detected a call to a functools.lru_cache-wrapped function
 # do: Dynamo traces the function inside, without its cache, so it breaks if that does: call it before, and pass the result.

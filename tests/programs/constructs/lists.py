@@ -37,7 +37,7 @@ def f(x):
     values = [x, x * 2]
     values.reverse()
     return values[0] + values[::-1][0]
-# %% `values.index("b")`, `values.count(1)` of numbers or texts
+# %% `values.index("b")`, `values.count(1)` of numbers or strings
 # says: call_method ListVariable() index [ConstantVariable(str)] {}
 # says: call_method ListVariable() count
 def f(x):

@@ -160,7 +160,7 @@ def f(x):
 BUFFER = torch.nn.Buffer(torch.ones(4))
 def f(x):
     return x * BUFFER + isinstance(BUFFER, torch.nn.Buffer)
-# %% `value.__class__` of a list, a tuple, a text, of `x.shape`
+# %% `value.__class__` of a list, a tuple, a string, of `x.shape`
 # says: Unsupported __class__ attr for tuple or list, getattr SizeVariable __class__
 def f(x):
     return x + (x.shape.__class__ is torch.Size) + ("a".__class__ is str) + ([1].__class__ is list) + ((1,).__class__ is tuple)

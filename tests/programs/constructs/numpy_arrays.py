@@ -109,7 +109,7 @@ def f(x):
 # do: Write it with operations on arrays.
 def f(x):
     return x + torch.from_numpy(np.vectorize(lambda n: n + 1)(x.numpy()))
-# %% an array of texts
+# %% an array of strings
 # says: NumPy array of dtype object, can't convert np.ndarray of type numpy.str_
 # do: Keep texts out of the compiled function.
 args = (torch.ones(2), np.array(["a", "b"]))

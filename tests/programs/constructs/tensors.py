@@ -106,7 +106,7 @@ def f(x):
 # do: Use `torch.linalg.qr` and `solve_triangular`.
 def f(x):
     return torch.linalg.lstsq(torch.eye(4), x.view(4, 1)).solution
-# %% a function under `torch.jit.script`
+# %% a function decorated with `torch.jit.script`
 # says: inline in skipfiles: torch.jit, ScriptFunction
 # do: A scripted *module* breaks ([GB4695](causes/gb4695.md)): call the Python module.
 @torch.jit.script

@@ -1,4 +1,4 @@
-"""Functions of many kinds for the front ends, as people write them. Each is created again for each run."""
+"""Functions of many kinds for the front ends, as people write them. Each run creates its function anew."""
 
 import random
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import torch
 
 
 class Case(NamedTuple):
-    """A function, the input to capture it with, another one, and what torch.compile does: graphs and breaks."""
+    """A function, the input to capture it with, a second input, and its number of breaks with ``torch.compile``."""
 
     make: Callable[[], Any]
     first: tuple[Any, ...]

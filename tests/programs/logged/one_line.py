@@ -1,4 +1,4 @@
-"""Several breaks on one line, places that are met again, and two functions of one name that call each other."""
+"""Several breaks on one line, breaks that occur repeatedly, and nested wrappers with the same name."""
 
 import torch
 

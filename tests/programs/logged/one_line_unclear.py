@@ -1,4 +1,4 @@
-"""Several breaks on one line that no log can tell apart, as which of them is met depends on the call."""
+"""Several breaks on one line that no log can tell apart, because the call determines which of them occur."""
 
 import torch
 

@@ -1,7 +1,7 @@
 """Functions that ask whether they are compiled.
 
-``# asks`` marks the line of the question, ``# compiled`` the lines that run only because of the answer, ``# skipped``
-those that only uncompiled code reaches.
+``# asks`` marks the line of the question, ``# compiled`` marks lines that run only in compiled code, and ``# skipped``
+marks lines that run only in uncompiled code.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Programs with breaks as people write them, and what to call each with."""
+"""Programs with breaks as people write them, and arguments for each."""
 
 from __future__ import annotations
 

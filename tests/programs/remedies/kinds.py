@@ -1,4 +1,4 @@
-"""Programs with one break or two in every kind of code: each runs alone, after the lines above the first program."""
+"""Programs with one or two breaks in many kinds of code: each runs alone, after the lines above the first program."""
 import contextlib
 import dataclasses
 import functools
@@ -88,7 +88,7 @@ class Net(torch.nn.Module):
 f = Net()
 def make_arguments():
     return (torch.ones(2, 3),)
-# === conditions in conditions
+# === nested conditions
 def f(x):
     if x.sum() > 0:
         if x.max() > 1:
@@ -124,7 +124,7 @@ def outer():
 f = outer()
 def make_arguments():
     return (torch.ones(3),)
-# === a function made inside
+# === a function defined inside
 def f(x):
     scale = 3
     def inner(y):
@@ -233,7 +233,7 @@ class Net(torch.nn.Module):
 f = Net()
 def make_arguments():
     return (torch.ones(2, 3),)
-# === keyword arguments only, and more of them
+# === keyword-only arguments and further ones
 def f(x, *more, scale=2.0, **named):
     torch._dynamo.graph_break()
     for other in more:
@@ -243,7 +243,7 @@ def f(x, *more, scale=2.0, **named):
     return x + named["bias"]
 def make_arguments():
     return (torch.ones(2), torch.ones(2), torch.zeros(2)), {"scale": 3.0, "bias": torch.ones(2)}
-# === a dictionary goes in
+# === a dictionary as an argument
 def f(batch):
     x = batch["x"]
     if batch["mask"].any():
@@ -252,7 +252,7 @@ def f(batch):
     return x * 2
 def make_arguments():
     return ({"x": torch.ones(3), "mask": torch.tensor([True, False, True])},)
-# === a dataclass comes out
+# === a dataclass as the result
 @dataclasses.dataclass
 class Out:
     loss: torch.Tensor
@@ -264,7 +264,7 @@ def f(x):
     return Out(y, "out")
 def make_arguments():
     return (torch.ones(3, requires_grad=True),)
-# === no gradients inside
+# === no_grad inside
 def f(x):
     with torch.no_grad():
         y = x * 2
@@ -311,14 +311,14 @@ def f(x, found):
     return len(found)
 def make_arguments():
     return (torch.eye(3), [])
-# === an array goes in
+# === an array as an argument
 def f(x, a):
     b = torch.from_numpy(a)
     torch._dynamo.graph_break()
     return x + b.sum() + float(a.mean())
 def make_arguments():
     return (torch.ones(3), np.ones(3, dtype=np.float32))
-# === numbers go in
+# === numbers as arguments
 def f(x, n, s, flag):
     if flag:
         x = x * n
@@ -334,7 +334,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-2, 1, 8).reshape(4, 2),)
-# === a view of the argument comes out
+# === a view of the argument as the result
 def f(x):
     y = x[0]
     torch._dynamo.graph_break()
@@ -389,13 +389,13 @@ def f(x):
     return x + 1
 def make_arguments():
     return (torch.ones(3),)
-# === a number that shapes the result
+# === a number that determines a shape
 def f(x):
     n = int(x.abs().sum().item())
     return x.new_zeros(n), [n] * 2
 def make_arguments():
     return (torch.ones(3),)
-# === a mask that shapes the result
+# === a mask that determines a shape
 def f(x):
     y = x[x > 0]
     return y.sum(), y

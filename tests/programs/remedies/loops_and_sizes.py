@@ -1,8 +1,8 @@
-"""Programs with loops that a tensor ends, and sizes that a tensor holds: each runs alone, after the lines above the first program."""
+"""Programs with loops that end depending on a tensor, and sizes in tensors: each runs alone, after the lines above the first program."""
 import numpy as np
 import torch
 import torch.nn.functional as F
-# === a loop left when something has converged
+# === a loop left on convergence
 def f(x):
     y = x
     for _ in range(6):
@@ -32,7 +32,7 @@ def f(x):
     return x * 2
 def make_arguments():
     return (torch.tensor([0.5, 0.25]),)
-# === the turn counted in Python
+# === iterations counted in Python
 def f(x):
     turns = 0
     for _ in range(5):
@@ -43,7 +43,7 @@ def f(x):
     return x, turns
 def make_arguments():
     return (torch.tensor([0.5, 0.5]),)
-# === the loop variable afterwards
+# === the loop variable read after the loop
 def f(x):
     for i in range(5):
         x = x * 2
@@ -61,7 +61,7 @@ def f(x):
     return z
 def make_arguments():
     return (torch.tensor([0.5, 0.5], requires_grad=True),)
-# === a name of the loop's own
+# === a name used only in the loop
 def f(x):
     y = x
     for i in range(4):
@@ -72,7 +72,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.tensor([0.5, 0.5], requires_grad=True),)
-# === a value from an earlier turn
+# === a value from an earlier iteration
 def f(x):
     y = x
     last = x * 0
@@ -123,7 +123,7 @@ def f(x):
     return x
 def make_arguments():
     return (torch.tensor([0.5, 0.75]),)
-# === printed within the loop
+# === a print within the loop
 def f(x):
     for i in range(4):
         if x.sum() > 3:
@@ -144,7 +144,7 @@ def f(x):
     return found, x * 2
 def make_arguments():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
-# === returned from within a loop
+# === a return from within a loop
 def f(x):
     for i in range(4):
         if x.sum() > 3:
@@ -153,7 +153,7 @@ def f(x):
     return x - 1
 def make_arguments():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
-# === returned from within a loop, or else
+# === a return from within a loop, or after it
 def f(x):
     for _ in range(3):
         x = x + 1
@@ -164,7 +164,7 @@ def f(x):
     return x
 def make_arguments():
     return (torch.tensor([0.5, 0.75]),)
-# === counted and ended by a tensor
+# === a loop with a counter that a tensor ends
 def f(x):
     n = 0
     while n < 6 and x.norm() > 1:
@@ -173,7 +173,7 @@ def f(x):
     return x + 1
 def make_arguments():
     return (torch.tensor([3.0, 4.0], requires_grad=True),)
-# === counted, and the count returned
+# === a loop whose counter is returned
 def f(x):
     n = 0
     while n < 6 and x.norm() > 1:
@@ -182,7 +182,7 @@ def f(x):
     return x, n
 def make_arguments():
     return (torch.tensor([3.0, 4.0]),)
-# === ended by a tensor alone
+# === a loop that only a tensor ends
 def f(x):
     total = x * 0
     while x.norm() > 1:
@@ -191,14 +191,14 @@ def f(x):
     return total
 def make_arguments():
     return (torch.tensor([3.0, 4.0]),)
-# === ended by a tensor alone, with gradients
+# === a loop that only a tensor ends, with gradients
 def f(x):
     while x.norm() > 1:
         x = x * 0.5
     return x.sum()
 def make_arguments():
     return (torch.tensor([3.0, 4.0], requires_grad=True),)
-# === two names exchanged until a tensor says so
+# === two names swapped until a tensor ends the loop
 def f(x):
     a, b = x, x + 1
     while a.sum() < 20:
@@ -230,7 +230,7 @@ def f(x, lengths):
     return torch.stack([part.sum() for part in torch.split(x, lengths.tolist())])
 def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor([1, 2]))
-# === lengths read only where there are some
+# === lengths read only if there are any
 def f(x, lengths):
     if x.dim() == 2:
         return x[: lengths[7].item()]
@@ -310,7 +310,7 @@ def f(x):
     return x * 2
 def make_arguments():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
-# === two loops, one within the other
+# === nested loops
 def f(x):
     for i in range(2):
         for j in range(3):
@@ -321,7 +321,7 @@ def f(x):
     return x
 def make_arguments():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
-# === divided by nothing after the exit
+# === a division by zero after the exit
 def f(x):
     y = torch.tensor(12)
     for i in range(4):

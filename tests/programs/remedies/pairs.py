@@ -1,4 +1,4 @@
-"""Pairs of programs: on the first of each a plain change is right, on the second it is subtly wrong."""
+"""Pairs of programs: an obvious change is right for the first of a pair and subtly wrong for the second."""
 import contextlib
 import logging
 import math

@@ -36,7 +36,7 @@ def f(x):
     return says(x) * 2
 def make_arguments():
     return (torch.ones(3),)
-# === print with another end
+# === print with a different end
 def f(x):
     y = x + 1
     print("a", end="")
@@ -86,7 +86,7 @@ class Net(torch.nn.Module):
 f = Net()
 def make_arguments():
     return (torch.ones(2, 4),)
-# === a random layer left out at random
+# === a layer with dropout left out at random
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()

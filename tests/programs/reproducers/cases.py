@@ -1,4 +1,4 @@
-"""Functions for each kind of thing that a reproducer shows; each case calls one."""
+"""Cases for each kind of finding that a reproducer shows; each case compiles and calls a function."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""A file of helpers, which the programs import."""
+"""Helpers that the cases import."""
 
 import torch
 

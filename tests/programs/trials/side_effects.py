@@ -1,4 +1,4 @@
-"""Functions with side effects: each marks the line that has it with ``# kind``. And functions without any."""
+"""Functions with a side effect, whose line has a comment with its kind, and functions without side effects."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class OwnLogger(logging.Logger):
     pass
 
 
-# What is opened before the function runs; :func:`open_all` fills it in.
+# Objects that are opened before the function runs; :func:`open_all` sets them.
 OPEN_FILE: typing.Any = None
 OPEN_BINARY: typing.Any = None
 OPEN_WRITER: typing.Any = None
@@ -150,8 +150,8 @@ def open_all() -> None:
 
 
 def close_all() -> None:
-    for opened in (OPEN_FILE, OPEN_BINARY, SOCKET, OTHER_END, CONNECTION, READ_FILE):
-        opened.close()
+    for resource in (OPEN_FILE, OPEN_BINARY, SOCKET, OTHER_END, CONNECTION, READ_FILE):
+        resource.close()
     EXECUTOR.shutdown()
     SHELF.close()
     SHARED_MEMORY.close()

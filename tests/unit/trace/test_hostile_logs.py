@@ -294,47 +294,47 @@ LOGS_TO_MUTATE = sorted(LOGS.glob("*/*.log"))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.sampled_from(LOGS_TO_MUTATE), seed=st.integers(0, 2**32))
 def test_no_change_to_a_log_raises(tmp_path: Path, path: Path, seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311 - the same changes for the same seed
+    rng = random.Random(seed)  # noqa: S311 - the same changes for the same seed
     lines = path.read_bytes().split(b"\n")
-    for _ in range(chance.randrange(1, 6)):
-        at = chance.randrange(len(lines))
-        lines[at] = changed(lines[at], chance)
+    for _ in range(rng.randrange(1, 6)):
+        index = rng.randrange(len(lines))
+        lines[index] = mutate_line(lines[index], rng)
     (tmp_path / "t.log").write_bytes(b"\n".join(lines))
     try:
-        read = read_trace(tmp_path / "t.log")
+        log = read_trace(tmp_path / "t.log")
     except UnreadableTrace:
         return
-    read.to_text()
-    read.redacted().to_json()
-    reports = [process.report for process in read.processes] if isinstance(read, Job) else [read]
+    log.to_text()
+    log.redacted().to_json()
+    reports = [process.report for process in log.processes] if isinstance(log, Job) else [log]
     for report in reports:
         assert not any(note.level == "error" for note in report.diagnostics)
         assert Report.from_json(report.to_json()) == report
 
 
-def changed(line: bytes, chance: random.Random) -> bytes:
-    """Return a line with one thing changed: a value of its JSON, a byte, its length, its numbers."""
+def mutate_line(line: bytes, rng: random.Random) -> bytes:
+    """Return a line with a different value in its JSON, or truncated, repeated, emptied, or with a different byte."""
     head, bracket, text = line.partition(b"] {")
-    if bracket and chance.random() < 0.7:
+    if bracket and rng.random() < 0.7:
         try:
-            return head + b"] " + json.dumps(_changed_value(json.loads(b"{" + text), chance)).encode()
+            return head + b"] " + json.dumps(_mutate_value(json.loads(b"{" + text), rng)).encode()
         except ValueError:
             return line
-    at = chance.randrange(len(line) + 1)
-    return chance.choice([line[:at], line[:at] + bytes([chance.randrange(256)]) + line[at + 1 :], line * 3, b""])
+    index = rng.randrange(len(line) + 1)
+    return rng.choice([line[:index], line[:index] + bytes([rng.randrange(256)]) + line[index + 1 :], line * 3, b""])
 
 
-def _changed_value(value: object, chance: random.Random) -> object:
-    if isinstance(value, dict) and value and chance.random() < 0.8:
-        key = chance.choice(list(value))
-        return {**value, key: _changed_value(value[key], chance)}
-    if isinstance(value, list) and value and chance.random() < 0.8:
-        at = chance.randrange(len(value))
-        return [*value[:at], _changed_value(value[at], chance), *value[at + 1 :]]
-    return chance.choice(BAD_VALUES)
+def _mutate_value(value: object, rng: random.Random) -> object:
+    if isinstance(value, dict) and value and rng.random() < 0.8:
+        key = rng.choice(list(value))
+        return {**value, key: _mutate_value(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.8:
+        index = rng.randrange(len(value))
+        return [*value[:index], _mutate_value(value[index], rng), *value[index + 1 :]]
+    return rng.choice(BAD_VALUES)
 
 
-def test_a_log_to_which_links_lead_is_read_once(tmp_path: Path) -> None:
+def test_a_log_that_is_also_linked_to_is_read_once(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
     (folder / "a.log").write_bytes(log_entry({"dynamo_start": {"stack": []}, "frame_id": 0, "frame_compile_id": 0}))

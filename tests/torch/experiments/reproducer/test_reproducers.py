@@ -57,7 +57,7 @@ def watch_case(case: str) -> Run:
 
 def reproduce_again(run: Run, ident: str, runner: ScriptRunner, *, redacted: bool = False) -> Reproducer:
     again = run._kept_run()
-    return reproduce(again.report, again._kept, ident, redacted=redacted, seconds=SECONDS, runner=runner)
+    return reproduce(again.report, again._kept_entries, ident, redacted=redacted, seconds=SECONDS, runner=runner)
 
 
 def lines_of(*names: str) -> int:
@@ -118,9 +118,9 @@ def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.M
         exec(compile(text, cell, "exec"), vars(notebook))  # noqa: S102 - the program
     again = run._kept_run()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
-    entry = next(entry for entry in again._kept.entries if entry.function == "show")
+    entry = next(entry for entry in again._kept_entries.entries if entry.function == "show")
     script = ast.unparse(
-        write_script(entry, again._kept.calls_to(entry), target, {}, ScriptVariant(uses_values=True)).tree
+        write_script(entry, again._kept_entries.calls_to(entry), target, {}, ScriptVariant(uses_values=True)).tree
     ).replace("torch._logging", "#")
     torch._dynamo.reset()
     with contextlib.redirect_stdout(io.StringIO()) as actual:
@@ -133,8 +133,8 @@ def test_script_has_the_optimizer_with_its_groups() -> None:
     run = watch_case("step_of_an_optimizer")
     again = run._kept_run()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
-    entry = next(entry for entry in again._kept.entries if entry.function == "train")
-    text = ast.unparse(write_script(entry, again._kept.calls_to(entry), target, {}, ScriptVariant()).tree)
+    entry = next(entry for entry in again._kept_entries.entries if entry.function == "train")
+    text = ast.unparse(write_script(entry, again._kept_entries.calls_to(entry), target, {}, ScriptVariant()).tree)
     assert (
         "torch.optim.SGD([{'params': regression.layers.parameters(), 'lr': 0.1, 'weight_decay': 0}, {'params': "
         "[regression.head.weight, regression.head.bias, parameter], 'weight_decay': 0.01, 'lr': 0.01}], momentum=0.9)"

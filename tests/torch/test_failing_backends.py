@@ -25,7 +25,7 @@ def test_the_report_shows_the_error_and_calls_no_break_allowed() -> None:
         torch.compile(scaled, backend=fail_to_compile)(torch.ones(2))
     (break_,) = run.report.breaks
     assert break_.outcome == "error"
-    assert break_.advice[0].text.startswith("the graph was captured and the backend failed on it")
+    assert break_.advice[0].text.startswith("the graph was captured, but the backend could not compile it")
     text = run.report.to_text()
     assert (
         "Backend error (BackendCompilerFailed): backend='fail_to_compile' raised: NotImplementedError: this"
@@ -43,7 +43,7 @@ def test_an_inductor_failure_leads_to_the_doctor() -> None:
     with jupyter_graphbreak.capture() as run, pytest.raises(InductorError):
         torch.compile(scaled, backend=lacking)(torch.ones(2))
     (break_,) = run.report.breaks
-    assert "`graphbreak doctor` names what the machine lacks" in break_.advice[0].text
+    assert "`graphbreak doctor` lists what the machine lacks" in break_.advice[0].text
     assert "Inductor error (InductorError)" in run.report.to_text()
 
 

@@ -202,7 +202,7 @@ def _describe_differences(report: Report, expected: tuple[str | int, ...]) -> st
 
 
 def _compiled_nothing(report: Report) -> bool:
-    """Return whether nothing was compiled: the absence of breaks then proves nothing."""
+    """Return whether nothing was compiled. The absence of breaks then proves nothing."""
     return not report.breaks and all(frame.outcome != "compiled" for frame in report.frames)
 
 

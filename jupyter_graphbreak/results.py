@@ -323,6 +323,6 @@ def _fields(data: msgspec.Struct) -> dict[str, Any]:
 
 
 def _in_kernel() -> bool:
-    """Return whether this process is a Jupyter kernel: its front end can show widgets."""
+    """Return whether this process is a Jupyter kernel, whose front end can show widgets."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")

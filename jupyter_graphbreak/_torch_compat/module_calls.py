@@ -60,7 +60,7 @@ def enclosing_callable_ids(frame: FrameType | None) -> Iterator[int]:
 
 
 def enclosing_compiled_calls(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield the frames of Dynamo's wrapper through which compiled functions were called, the innermost first."""
+    """Yield the frames of Dynamo's wrapper through which compiled functions were called, innermost first."""
     while frame is not None:
         if frame.f_code.co_name == WRAPPER_NAME and frame.f_code.co_filename.endswith("eval_frame.py"):
             yield frame

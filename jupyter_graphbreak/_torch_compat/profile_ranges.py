@@ -59,7 +59,7 @@ class Activity:
     memory : str
         The type of the device that has the memory; empty for other events.
     nbytes : int
-        The bytes allocated; negative for freed memory.
+        The size of the allocated memory in bytes; negative for freed memory.
     """
 
     name: str

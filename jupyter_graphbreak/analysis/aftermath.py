@@ -425,7 +425,7 @@ class SkipTable:
         )
 
     def _can_apply(self, reason: SkipReason, location: Location | None) -> bool:
-        """Return whether the user can make the change that avoids a reason: lines of a library cannot be moved."""
+        """Return whether the user can make the change that avoids a reason. Lines of a library cannot be moved."""
         return reason.kind not in _MOVES_LINES or location is None or not self._sources.is_library(location)
 
     def _block_of_event(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:

@@ -130,7 +130,7 @@ def advise(
     use: BranchUse | None = None,
     code: str | None = None,
 ) -> list[Advice]:
-    """Return the advice about a break, the most useful first.
+    """Return the advice about a break, most useful first.
 
     Parameters
     ----------

@@ -591,7 +591,7 @@ def _parts_with_lines(segment: Segment, lines: set[int]) -> Iterator[Segment]:
 
 
 def _is_same_cell(one: SourceText | None, other: SourceText | None) -> bool:
-    """Return whether two texts are one cell: a magic such as ``%%time`` runs its code under a different file name."""
+    """Return whether two texts are one cell. A magic such as ``%%time`` runs its code under a different file name."""
     if one is None or other is None or one.kind != "cell" or other.kind != "cell":
         return False
     return (one.name, one.segments) == (other.name, other.segments)
@@ -630,7 +630,7 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
 
 
 def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
-    """Return whether an entry continues its caller: as its resume function, or as the function made from a cell."""
+    """Return whether an entry continues its caller, as its resume function or as the function made from a cell."""
     is_same_function = (
         original_name(caller.function) == original_name(entry.function) and caller.filename == entry.filename
     )

@@ -246,7 +246,7 @@ def same_breaks(before: Report, after: Report) -> dict[str, str]:
 def _match_breaks(
     before: list[Break], after: list[Break], line_mapping: dict[Line, Line]
 ) -> tuple[list[tuple[Break, Break]], list[Break], list[Break]]:
-    """Pair the breaks of two runs, the most certain first; return the pairs and the unpaired breaks of each run."""
+    """Pair the breaks of two runs, most certain first; return the pairs and the unpaired breaks of each run."""
 
     def line(break_: Break) -> Line | None:
         return (break_.location.source, break_.location.line) if break_.location is not None else None

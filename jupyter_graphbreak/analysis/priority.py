@@ -27,7 +27,7 @@ def prioritize_breaks(report: AnyReport) -> AnyReport:
     """Return a report with the cost of each break and the order in which to list the breaks.
 
     Breaks in the user's code come first, in the order in which they occurred. Breaks in a library's models and then
-    those in other library code follow, the most expensive first, and minor breaks come last. If the cost was measured,
+    those in other library code follow, most expensive first, and minor breaks come last. If the cost was measured,
     the most expensive breaks come first in every group.
     """
     libraries = {source.id: source for source in report.sources if source.kind == "library"}

@@ -307,7 +307,7 @@ class ScopeTable:
         return msgspec.structs.replace(start, end_line=region.last_line)
 
     def _opens_scope(self, filename: str, region: Region) -> bool:
-        """Return whether a ``with`` item opens a scope: it mentions the setting, or it opened a scope in the run."""
+        """Return whether a ``with`` item opens a scope because it mentions the setting or opened a scope in the run."""
         return region.mentions_setting or (filename, region.line) in self._opened_lines
 
     def _regions_in(self, filename: str) -> SourceRegions:

@@ -352,7 +352,7 @@ def _required_triton() -> str:
 
 
 def _is_allowed_by(version: str, requirement: str) -> bool:
-    """Return whether a version of Triton is one that PyTorch requires: "triton==3.5.1" or "triton~=3.9.0"."""
+    """Return whether a version of Triton meets a requirement of PyTorch such as "triton==3.5.1" or "triton~=3.9.0"."""
     match = re.search(r"(==|~=) *([\d.]+)", requirement)
     if match is None:
         return True

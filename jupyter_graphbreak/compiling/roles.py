@@ -145,7 +145,7 @@ def _owner(call: Any) -> Any:
 
 
 def is_driver(module: torch.nn.Module) -> bool:
-    """Return whether the ``forward`` of a user's module trains: with a backward pass, an optimizer or the like."""
+    """Return whether the ``forward`` of a user's module trains, such as with a backward pass or an optimizer."""
     forward: Any = getattr(type(module), "forward", None)
     if not is_instance(forward, types.FunctionType) or not is_user_written(forward):
         return False

@@ -249,7 +249,7 @@ class CellRuns:
         return True
 
     def should_repeat(self) -> bool:
-        """Return whether the cell should run again unchanged: once after a successful :meth:`prepare_repeat`."""
+        """Return whether the cell should run again unchanged, once after a successful :meth:`prepare_repeat`."""
         will_repeat, self._initial_state, self._will_repeat = self._will_repeat, None, False
         return will_repeat
 

@@ -49,7 +49,7 @@ _TIME_WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1, "recording
 
 
 def _time_shares(purposes: Sequence[str], elapsed_s: float) -> Iterator[float]:
-    """Yield the seconds for each rerun when it begins; unused time is available to the later ones."""
+    """Yield the time in seconds for each rerun when it begins; unused time is available to the later ones."""
     end = time.monotonic() + max(_MAX_TOTAL_S - elapsed_s, _MIN_RERUNS_S)
     for number, purpose in enumerate(purposes):
         share = _TIME_WEIGHTS[purpose] / sum(_TIME_WEIGHTS[later_purpose] for later_purpose in purposes[number:])

@@ -146,7 +146,7 @@ class KnownCause:
     manual_steps_by_use : tuple of tuple
         The decisions about branches with a known purpose; they replace ``manual_step``.
     settings : tuple of tuple of DynamoSetting
-        The combinations of settings to try, the least intrusive first.
+        The combinations of settings to try, least intrusive first.
     rewrites : tuple of str
         The changes to the source code to try.
     skip : SkipReason or None

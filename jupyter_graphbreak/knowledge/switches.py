@@ -267,7 +267,7 @@ def switches_for(location: CodeLocation, stack: Sequence[CodeLocation]) -> Itera
     location : CodeLocation
         The line of the break.
     stack : sequence of CodeLocation
-        The calls that led to it, the outermost first.
+        The calls that led to it, outermost first.
     """
     searched_strings = [
         string.lower()

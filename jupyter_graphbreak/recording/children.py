@@ -140,7 +140,7 @@ def note_earlier_processes(on_note: Callable[[str], None]) -> Iterator[None]:
 
 
 def _child_processor_seconds() -> dict[tuple[int, float], float]:
-    """Return the processor seconds of each descendant of this process that runs Python, by its id and start time.
+    """Return the processor time in seconds of each descendant process that runs Python, by its id and start time.
 
     The command line is ignored, because Ray's workers replace it with a title.
     """

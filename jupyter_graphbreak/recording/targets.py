@@ -228,7 +228,7 @@ def _container_items(value: Any) -> list[Any]:
 
 
 def _is_plain_data(class_: type) -> bool:
-    """Return whether the instances of a class refer to no code: numbers, strings, tensors of PyTorch's classes."""
+    """Return whether the instances of a class refer to no code, such as numbers, strings and PyTorch's tensors."""
     return class_ in _SCALAR_TYPES or (class_.__module__, class_.__name__) in _TENSOR_TYPES
 
 
@@ -283,7 +283,7 @@ def _globals(function: types.FunctionType) -> dict[str, Any]:
 
 
 def _is_searched_object(value: Any) -> bool:
-    """Return whether to search an object: an instance of a user's class or a torch module, but not plain data."""
+    """Return whether to search an object because it is an instance of a user's class or a torch module."""
     class_ = type(value)
     if class_ in _PLAIN_TYPES or is_instance(value, types.ModuleType):
         return False
@@ -325,7 +325,7 @@ def may_be_user_defined(value: Any) -> bool:
 
 
 def is_user_class(class_: type) -> bool:
-    """Return whether a class is defined in the user's code: not in an installed package, and not in Python."""
+    """Return whether a class is defined in the user's code, which excludes installed packages and Python."""
     file = getattr(sys.modules.get(class_.__module__), "__file__", None)
     return may_be_user_defined(class_) and not is_library(file or "")
 

@@ -130,7 +130,7 @@ def is_typed_code(filename: str) -> bool:
 
 
 def is_library(filename: str) -> bool:
-    """Return whether a file belongs to a library, which includes the standard library: ``<frozen os>``, for example.
+    """Return whether a file belongs to a library. The standard library counts as one, such as ``<frozen os>``.
 
     A package that is installed from source, outside the folders of packages, counts as the user's code.
     """

@@ -35,7 +35,7 @@ def may_be_equal(one: Spread, other: Spread) -> bool:
 
 
 def are_apart(one: Spread, other: Spread) -> bool:
-    """Return whether the middle halves of two measurements do not overlap: a test for few runs."""
+    """Return whether the middle halves of two measurements do not overlap. This test suits few runs."""
     return one.high_us < other.low_us or other.high_us < one.low_us
 
 
@@ -309,8 +309,8 @@ class CompiledWay(msgspec.Struct, frozen=True):
     Parameters
     ----------
     start_s : float or None
-        The seconds of compiling, with the backward pass, if nothing is in PyTorch's caches on disk; ``None`` if it was
-        not measured because most blocks are compiled separately.
+        The time in seconds of compiling, with the backward pass, if nothing is in PyTorch's caches on disk; ``None`` if
+        it was not measured because most blocks are compiled separately.
     compilations, graphs : int
         The number of frames that were compiled, and of their graphs.
     regions : int or None
@@ -379,7 +379,7 @@ class EntryCost(msgspec.Struct, frozen=True):
     memory : MemoryCost or None
         The memory of an eager and of a compiled call, if it was measured.
     guards : list of GuardCost or None
-        The most expensive guards of a call, the most expensive first. The part ``guards`` of ``parts`` also contains
+        The most expensive guards of a call, most expensive first. The part ``guards`` of ``parts`` also contains
         the time for entering and leaving the compiled code.
     ops : list of OpCost or None
         The operations of slow graphs that are slower compiled than eager, those that lose the most time first.

@@ -52,9 +52,9 @@ class RankCompiling(msgspec.Struct, frozen=True):
     start_s, end_s : float
         When its first compilation began, and when its last one ended.
     compile_s : float
-        The seconds that the rank spent compiling.
+        The time in seconds that the rank spent compiling.
     alone_s : float
-        The seconds of these in which at most half of the ranks compiled: the others wait in their next collective.
+        The part of this time in which at most half of the ranks compiled: the others wait in their next collective.
     alone_start_s : float or None
         When the longest period of this kind began.
     alone_function : str or None

@@ -649,6 +649,9 @@ _Document = TypeVar("_Document", bound=_HasSchemaVersion)
 def require_known_version(document: _Document) -> _Document:
     """Return a report or a job; raise ``msgspec.ValidationError`` if it has a different major version."""
     if document.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
-        message = f"the report has schema version {document.schema_version}, but this release reads {SCHEMA_VERSION}"
+        message = (
+            f"this file has schema version {document.schema_version}; this jupyter_graphbreak reads version "
+            f"{SCHEMA_VERSION.partition('.')[0]}.x: create the file again or install the matching release"
+        )
         raise msgspec.ValidationError(message)
     return document

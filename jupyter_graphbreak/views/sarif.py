@@ -134,7 +134,7 @@ def _result_of(report: Report, break_: Break, notebook: str | None, budget: list
 
 
 def _is_fix(remedy: Remedy, sources: dict[str, Source]) -> bool:
-    """Return whether a remedy works and edits only files: lines of a cell have other numbers in the notebook file."""
+    """Return whether a remedy works and edits only files. Lines of a cell have different numbers in the notebook."""
     edited = [sources.get(edit.source) for edit in remedy.edits]
     in_files = bool(edited) and all(source is not None and source.kind != "cell" and source.path for source in edited)
     return remedy.verdict in WORKING and in_files
@@ -180,7 +180,7 @@ def _location_of(place: Location, sources: dict[str, Source], notebook: str | No
     location: dict[str, Any] = {"physicalLocation": physical}
     if path is not None:
         physical["region"] = region
-    else:  # lines of a cell have other numbers in the notebook file
+    else:  # lines of a cell have different numbers in the notebook file
         physical["region"] = {"startLine": 1}
         location["message"] = {"text": f"{source.name if source is not None else 'a cell'}, line {place.line}"}
     if place.function:

@@ -398,7 +398,7 @@ def _cause_text(break_: Break) -> str:
 
 
 def _shows_advice(report: Report, break_: Break) -> bool:
-    """Return whether a break needs advice: nothing was tried, or no trial leads to a change or a decision."""
+    """Return whether a break needs advice because nothing was tried or no trial leads to a change or a decision."""
     trials = remedies_for_break(report, break_)
     return trials is None or bool(trials.why_untried) or not (trials.decisions or best_remedy(report, break_))
 

@@ -39,7 +39,7 @@ class Observer:
     emit : callable
         Receives each observation, without holding a lock, on the thread that compiles.
     add_time : callable
-        Receives the seconds that each observation took.
+        Receives the time in seconds that each observation took.
     claim : Claim or None
         The claim of the run that watches; only its threads are observed. By default, that of the run that creates the
         observer.

@@ -186,7 +186,7 @@ def _entry_code(fn: Any) -> CodeType | None:
 
 
 def _can_be_entry(code: CodeType) -> bool:
-    """Return whether an existing compiled function may call this code object first: see :func:`_entry_code`."""
+    """Return whether an existing compiled function may call this code object first. See :func:`_entry_code`."""
     module = importlib.import_module("torch._dynamo.eval_frame")
     compiled_explicitly = getattr(module, "always_optimize_code_objects", None)
     return compiled_explicitly is None or code in compiled_explicitly or "forward" in code.co_name

@@ -227,7 +227,7 @@ class _CompiledCall:
         _call(self._program, self.subject)
 
     def fastest_us(self) -> float | None:
-        """Return the microseconds of the fastest of several calls; ``None`` if a call raises."""
+        """Return the time in microseconds of the fastest of several calls; ``None`` if a call raises."""
         clock = clock_for(tensors_of(self.subject, self.subject.arguments or Arguments()))
         end = time.monotonic() + _MAX_TIMING_S
         times: list[float] = []
@@ -488,7 +488,7 @@ def _try_changes(
     first : Divergence or None
         The first wrong operation.
     unchanged_us : float or None
-        The microseconds that a compiled call takes without a change.
+        The time in microseconds that a compiled call takes without a change.
     calls : int
         The number of calls after which the results are compared.
     """

@@ -96,7 +96,7 @@ class Correspondence:
         return set(self._frames.values())
 
     def compile_seconds(self) -> float:
-        """Return the seconds that compiling the matched frames took."""
+        """Return the time in seconds that compiling the matched frames took."""
         frames = self.matched_frames()
         return sum(frame.compile_s or 0.0 for frame in self.run_report.frames if frame.id in frames)
 

@@ -80,7 +80,7 @@ _SYNCHRONIZATION = re.compile(
 
 
 def lookup_us_by_frame(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
-    """Return the median of the microseconds that it takes to select the code of each frame, by compile id."""
+    """Return the median time in microseconds that it takes to select the code of each frame, by compile id."""
     times_by_frame: defaultdict[str, list[float]] = defaultdict(list)
     for ranges in profiles:
         lookups_and_regions = [range_ for range_ in ranges if range_.kind in {"lookup", "region"}]

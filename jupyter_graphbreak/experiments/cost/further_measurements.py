@@ -99,7 +99,7 @@ def with_further_measurements(cost: EntryCost, steady_state: SteadyState, *, sec
     cost : EntryCost
         The cost of the entry without them.
     seconds : float
-        The seconds that were spent before these measurements.
+        The time in seconds that was spent before these measurements.
     end : float
         The deadline, in seconds of :func:`time.monotonic`.
     """

@@ -42,7 +42,7 @@ def time_guards(
     locate: Locate,
     call: Callable[[], object] | None = None,
 ) -> list[GuardCost]:
-    """Return the objects whose guards take the most time, the most expensive first.
+    """Return the objects whose guards take the most time, most expensive first.
 
     All guards of a frame are timed together, after a call, which has filled the processor's caches with other data.
     The time is divided among the objects in proportion to the times of single guards; the time to reach objects is
@@ -136,7 +136,7 @@ def _walk_nodes(root: GuardNode) -> Iterator[GuardNode]:
 
 
 def _times_after(call: Callable[[], object], check: Callable[[], object]) -> list[float]:
-    """Return the microseconds that a check takes after each of several calls: the fastest quarter of the times.
+    """Return the times in microseconds of a check after each of several calls: the fastest quarter of them.
 
     On a busy machine, other processes also replace the data in the processor's caches, so the times are capped.
     """
@@ -153,7 +153,7 @@ def _times_after(call: Callable[[], object], check: Callable[[], object]) -> lis
 
 
 def _times_us(check: Callable[[], object], batches: int, batch_ns: int) -> list[float]:
-    """Return the average microseconds of a check in each of several batches of checks."""
+    """Return the average time in microseconds of a check in each of several batches of checks."""
     check()
     start = time.perf_counter_ns()
     check()

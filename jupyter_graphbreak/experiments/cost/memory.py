@@ -91,7 +91,7 @@ def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activit
 
 
 def peak_bytes(activities: Iterable[Activity]) -> int:
-    """Return the peak of the bytes that activities allocate; memory allocated before them does not count."""
+    """Return the peak size in bytes of what activities allocate; memory allocated before them does not count."""
     return max(itertools.accumulate((activity.nbytes for activity in activities), initial=0))
 
 

@@ -170,7 +170,7 @@ class _TimedRun(torch.fx.Interpreter):
         self._candidates: list[_Candidate] = []
 
     def time_operations(self, inputs: list[Any]) -> Mapping[torch.fx.Node, float]:
-        """Run the graph on copies of inputs, and return the microseconds of each operation."""
+        """Run the graph on copies of inputs, and return the time of each operation in microseconds."""
         self.run(*clone(inputs))
         times = self._clock.times_us(self._marks)
         return {node: end - start for node, start, end in zip(self._nodes, times[::2], times[1::2], strict=True)}

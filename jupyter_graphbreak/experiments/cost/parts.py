@@ -46,7 +46,7 @@ _ROUNDING_US = 1e-3
 
 
 def mark_us(calls: Iterable[CallTime]) -> float:
-    """Return the microseconds that generated code takes to record a mark."""
+    """Return the time in microseconds that generated code takes to record a mark."""
     return _median_between(calls, "entered", "marked")
 
 
@@ -133,7 +133,7 @@ class Owners:
             execution_counts[ident] += 1
 
     def times_by_owner(self, call: CallTime) -> dict[Owner, float]:
-        """Return the microseconds of each owner in one call."""
+        """Return the time in microseconds that one call spends in each owner."""
         times: defaultdict[Owner, float] = defaultdict(float)
         open_frames: list[str] = []  # entered, but not left yet
         resumed: set[str] = set()  # the open frames that have called their resume functions

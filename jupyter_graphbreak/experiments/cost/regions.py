@@ -211,7 +211,7 @@ def _shared_region_count(module: torch.fx.GraphModule) -> int:
 
 
 def _seconds_of_call(variant: Variant) -> float:
-    """Return the seconds that a call with its backward pass takes; the first call may compile the backward pass."""
+    """Return the time in seconds of a call with its backward pass; the first call may compile the backward pass."""
     start = time.monotonic()
     variant.observe_with_backward(lambda call: call())
     return time.monotonic() - start

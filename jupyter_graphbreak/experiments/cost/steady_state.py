@@ -24,7 +24,7 @@ class SteadyState:
     eager, compiled : Variant
         The variants that call the entry uncompiled and compiled.
     us_by_graph : mapping
-        The microseconds of each graph in a call, by the graph's id in the report of the run on copies.
+        The time in microseconds of each graph in a call, by the graph's id in the report of the run on copies.
     frame_guards : sequence of FrameGuards
         The guards of the compiled frames; empty if this PyTorch does not show them.
     used_frames : collection of str

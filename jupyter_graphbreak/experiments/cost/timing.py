@@ -37,7 +37,7 @@ MAX_RUNS = 300
 _MIN_RUNS_LATE = 3
 _MIN_RUNS_AT_END = 1
 
-#: The seconds for comparing the times of two calls, and the minimum and maximum number of pairs of calls.
+#: The time in seconds for comparing two calls, and the minimum and maximum number of pairs of calls.
 _RATIO_S = 2.0
 _MIN_PAIRS, _MAX_PAIRS = 7, 40
 #: A ratio is reported if its uncertainty is at most this share of the ratio, or half of the ratio's distance from 1.

@@ -156,7 +156,7 @@ class Variant:
         #: The content of the arguments before each call; ``None`` if it cannot be restored in place.
         self._saved_arguments: SavedState | None = self.subject.save_arguments(self._arguments)
         self.is_random = False
-        #: The seconds of the first and the second call: the first one compiles.
+        #: The times in seconds of the first and the second call: the first one compiles.
         self.first_call_s = self.second_call_s = 0.0
 
     def tensors(self) -> Iterator[torch.Tensor]:

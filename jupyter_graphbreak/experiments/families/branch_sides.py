@@ -197,7 +197,7 @@ class _SideReader:
             self._side.in_place_targets.add(target)
 
     def _changed_target(self, node: ast.expr) -> tuple[str, str]:
-        """Return the target that a chain of in-place methods such as ``add_`` changes, and its new content."""
+        """Return the target that in-place methods such as ``add_`` change, and the expression for its new value."""
         if not isinstance(node, ast.Call):
             if not isinstance(node, ast.Name | ast.Attribute):
                 raise _UnsupportedSideError
@@ -284,7 +284,7 @@ def value_of(node: ast.expr, text_of: Callable[[ast.expr], str]) -> Value:
 
 
 def _creates_object(call: ast.Call) -> bool:
-    """Return whether a call creates an object from its arguments: whether the name that it calls is capitalized."""
+    """Return whether a call calls a class to create an object. The names of classes are capitalized."""
     is_class = ast.unparse(call.func).rpartition(".")[2].lstrip("_")[:1].isupper()
     return is_class and has_no_unpacking(call) and bool(call.args or call.keywords)
 

@@ -83,7 +83,7 @@ class Draft:
         return self.text[self.start_of(node) : self.end_of(node)]
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the nodes that contain a node, the nearest first."""
+        """Yield the nodes that contain a node, nearest first."""
         while (parent := self._parents.get(node)) is not None:
             yield parent
             node = parent

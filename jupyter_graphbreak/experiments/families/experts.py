@@ -187,7 +187,7 @@ def _index_splices(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt
 
 
 def _are_rows(indices: ast.expr) -> bool:
-    """Return whether the loop's items are rows of ``nonzero()``: tensors with one element, not scalars."""
+    """Return whether the loop's items are rows of ``nonzero()``, which are tensors with one element, not scalars."""
     names = {called_name(node) for node in ast.walk(indices)}
     return "nonzero" in names and not names & _FLATTENING_METHODS and isinstance(indices, ast.Call)
 

@@ -51,7 +51,7 @@ MAX_PROPOSALS = 6
 
 
 def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]) -> list[Proposal]:
-    """Return up to ``MAX_PROPOSALS`` proposals for a break, without duplicates, the most likely first.
+    """Return up to ``MAX_PROPOSALS`` proposals for a break, without duplicates, those most likely to work first.
 
     Parameters
     ----------

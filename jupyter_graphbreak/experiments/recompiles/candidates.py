@@ -1,4 +1,4 @@
-"""Propose changes that may end recompiles, the smallest first."""
+"""Propose changes that may end recompiles, smallest first."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Circumstances:
 def propose_candidates(
     mentioned_variations: Variations, variations: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
-    """Yield changes, the smallest first: marks, ``dynamic=True``, tensors instead of numbers, settings, a higher limit.
+    """Yield changes, smallest first: marks, ``dynamic=True``, tensors instead of numbers, settings, a higher limit.
 
     Parameters
     ----------

@@ -440,7 +440,7 @@ class EntrySearch:
         return [call.site for call in self._calls if call.site is not None]
 
     def _collect_findings(self, variations: Variations) -> EntryFindings:
-        """Return the finished trials, the best first, with manual steps if no trial ends all recompiles."""
+        """Return the finished trials, best first, with manual steps if no trial ends all recompiles."""
         working_trials = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
         # Of the candidates with the fewest compilations, those that work on all inputs come first, and those that need
         # a setting come last. Otherwise, candidates that can be written into the sources come first.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
 
-#: The seconds that repeating the calls of an entry may take even if the time limit has passed.
+#: The time in seconds that repeating the calls of an entry may take even if the time limit has passed.
 _MIN_SECONDS_PER_ENTRY = 10.0
 
 

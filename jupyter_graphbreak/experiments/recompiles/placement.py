@@ -250,7 +250,7 @@ class _CallWriter:
     def _hoist(self, argument: ast.expr, name: str) -> bool:
         """Write code that evaluates an argument before the statement, and before it the earlier arguments of the call.
 
-        Return whether that is possible: the expression that is called must only look up a value.
+        Return whether that is possible. The expression that is called must only look up a value.
         """
         node: Any = self._path[-1]
         if _is_lookup(argument) or _start(argument) in self._hoisted_names:

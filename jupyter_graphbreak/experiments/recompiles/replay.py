@@ -48,7 +48,7 @@ class RepeatedCall:
         The description of the call in a sentence.
     is_unseen : bool
         Whether the run did not make the call.
-    keywords : frozenset of str
+    keyword_names : frozenset of str
         The names of the arguments to pass by keyword.
     modes : CallModes or None
         The modes of the call; ``None`` for the entry's modes.
@@ -58,7 +58,7 @@ class RepeatedCall:
     state: Mapping[Path, Any] = field(default_factory=dict)
     description: str = ""
     is_unseen: bool = False
-    keywords: frozenset[str] = frozenset()
+    keyword_names: frozenset[str] = frozenset()
     modes: CallModes | None = None
 
 

@@ -58,7 +58,7 @@ _MAX_EDGE_NUMBERS = 2
 _MAX_PAIRS = 200
 #: Different kinds of tensors to try: a description, whether they replace floating-point tensors instead of integer
 #: tensors, their dtype, and whether they keep the dimensions of the replaced tensors.
-_OTHER_KINDS = (
+_DIFFERENT_KINDS = (
     ("int64 tensors", True, torch.int64, True),
     ("zero-dimensional float16 tensors", True, torch.float16, False),
     ("zero-dimensional int32 tensors", False, torch.int32, False),
@@ -173,7 +173,7 @@ class CallTrials:
         self._expected_results = expected.results
         start = time.monotonic()
         self.original = replay(entry, self.calls, Adjustment(), self.owner)
-        #: The seconds that the calls take when they are compiled.
+        #: The time in seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
         calls_near_constants = calls_around_constants(
             usable_calls, self.variations, assigned_paths, numbers_in_code(entry.call)
@@ -203,8 +203,8 @@ class CallTrials:
 
     @functools.cached_property
     def _other_kind_calls(self) -> _FurtherCalls:
-        """Calls with tensors of other dtypes: a tensor in place of a number may be promoted differently with them."""
-        return self._further_calls(calls_with_other_tensor_kinds(self._usable_calls[0]))
+        """Calls with tensors of different dtypes, because a tensor in place of a number may be promoted differently."""
+        return self._further_calls(calls_with_different_tensor_kinds(self._usable_calls[0]))
 
     def _find_varying_places(self) -> frozenset[str]:
         """Return the paths of values that vary from run to run, such as the time of day.
@@ -418,7 +418,9 @@ def _repeated_calls(calls: Sequence[CallSpec], assigned_paths: set[Path]) -> lis
         description = "the first call" if not number else f"call {number + 1}"
         arguments = call.arguments if number else None
         state = call.plain_state(assigned_paths)
-        repeated_calls.append(RepeatedCall(arguments, state, description, keywords=call.keywords, modes=call.modes))
+        repeated_calls.append(
+            RepeatedCall(arguments, state, description, keyword_names=call.keyword_names, modes=call.modes)
+        )
     return repeated_calls
 
 
@@ -525,10 +527,10 @@ def calls_with_edge_numbers(
     ]
 
 
-def calls_with_other_tensor_kinds(call: CallSpec) -> list[RepeatedCall]:
+def calls_with_different_tensor_kinds(call: CallSpec) -> list[RepeatedCall]:
     """Return variants of a call with different dtypes, and with zero-dimensional tensors."""
     calls: list[RepeatedCall] = []
-    for description, is_floating, dtype, has_dimensions in _OTHER_KINDS:
+    for description, is_floating, dtype, has_dimensions in _DIFFERENT_KINDS:
         arguments: dict[Path, Any] = dict(call.arguments)
         for path, spec in call.arguments.items():
             is_number = isinstance(spec, TensorSpec) and spec.dtype != torch.bool
@@ -542,7 +544,9 @@ def calls_with_other_tensor_kinds(call: CallSpec) -> list[RepeatedCall]:
                 )
         if arguments != call.arguments:
             calls.append(
-                RepeatedCall(arguments, {}, description, is_unseen=True, keywords=call.keywords, modes=call.modes)
+                RepeatedCall(
+                    arguments, {}, description, is_unseen=True, keyword_names=call.keyword_names, modes=call.modes
+                )
             )
     return calls
 
@@ -600,4 +604,6 @@ def _call_with_values(
         else f"{axis} = {value:g}"
         for axis, value in zip(axes, values, strict=True)
     )
-    return RepeatedCall(arguments, state, description, is_unseen=True, keywords=call.keywords, modes=call.modes)
+    return RepeatedCall(
+        arguments, state, description, is_unseen=True, keyword_names=call.keyword_names, modes=call.modes
+    )

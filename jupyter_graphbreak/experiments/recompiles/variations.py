@@ -277,7 +277,7 @@ def _is_partial(spec: Spec) -> bool:
 
 
 def _paths_to(path: Path) -> Iterator[Path]:
-    """Yield the paths of the objects that contain the value at a path, the outermost first, and the path itself."""
+    """Yield the paths of the objects that contain the value at a path, outermost first, and the path itself."""
     for count in range(len(path.steps) + 1):
         yield Path(path.root, path.steps[:count])
 

@@ -252,7 +252,9 @@ def remedy_of_change(
 
 
 def decision_remedy(ident: str, sentence: str | None, reason: str | None) -> Remedy:
-    """Return a remedy that only states a decision for the user; the caller adds its breaks or recompiles.
+    """Return a remedy that changes nothing and only names a decision that the user has to make.
+
+    The caller adds its breaks or recompiles.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ _WRAPPER_SHARE = 0.9
 #: The maximum number of modules and functions to compile; modules that are alike count once.
 _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part with a break worth mentioning.
-_MIN_SHARE_OF_BROKEN = 0.2
+_MIN_SHARE_WITH_ONE_BREAK = 0.2
 #: Parts with breaks are searched for only if parts without breaks perform less than this share of the operations.
 _SUFFICIENT_SHARE = 0.5
 #: A number in a path, such as the index of a layer.
@@ -53,7 +53,7 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 
 
 @dataclass(frozen=True)
-class BrokenPart:
+class PartWithOneBreak:
     """The largest part of an entry that contains only a single break.
 
     Parameters
@@ -81,7 +81,7 @@ class InnerCalls:
         The functions and modules, largest first; empty if no part without breaks is worth compiling.
     share : float
         The share of the entry's operations that the calls perform.
-    broken_part : BrokenPart or None
+    part_with_one_break : PartWithOneBreak or None
         If there are no calls, the part that could be compiled if one break were removed.
     breaks : frozenset of str
         The ids of the breaks inside the calls.
@@ -89,7 +89,7 @@ class InnerCalls:
 
     calls: tuple[InnerCall, ...]
     share: float = 0.0
-    broken_part: BrokenPart | None = None
+    part_with_one_break: PartWithOneBreak | None = None
     breaks: frozenset[str] = frozenset()
 
 
@@ -136,7 +136,7 @@ def find_inner_calls(
             breaks_inside = {break_ for node in nodes for break_ in _breaks_in(node.code, breaking_lines)}
             return replace(larger_parts, breaks=frozenset(breaks_inside & all_breaks))
     if not parts_without_breaks.calls:
-        return InnerCalls((), broken_part=_broken_part(root, breaking_lines, paths_by_id, all_breaks))
+        return InnerCalls((), part_with_one_break=_part_with_one_break(root, breaking_lines, paths_by_id, all_breaks))
     return parts_without_breaks
 
 
@@ -190,24 +190,24 @@ def _breaking_lines(report: Report, files: Mapping[str, str], root: CallNode) ->
     return lines
 
 
-def _broken_part(
+def _part_with_one_break(
     root: CallNode, breaking_lines: _BreakingLines, paths_by_id: Mapping[int, str], known_breaks: set[str]
-) -> BrokenPart | None:
+) -> PartWithOneBreak | None:
     """Return the largest module or user function that contains exactly one break; ``None`` if none is large enough."""
 
-    def parts(node: CallNode, outer: CallNode) -> Iterator[BrokenPart]:
+    def parts(node: CallNode, outer: CallNode) -> Iterator[PartWithOneBreak]:
         breaks_inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking_lines)}
         is_whole = outer is root or node.ops >= _WRAPPER_SHARE * root.ops
         path = paths_by_id.get(id(node.module))
         name = ".".join(filter(None, [path, node.method])) if path else _user_function_name(node)
         if name and len(breaks_inside) == 1 and breaks_inside <= known_breaks and not is_whole:
-            yield BrokenPart(name, next(iter(breaks_inside)), node.ops / root.ops)
+            yield PartWithOneBreak(name, next(iter(breaks_inside)), node.ops / root.ops)
         elif breaks_inside:
             for child in node.children.values():
                 yield from parts(child, node)
 
     largest_part = max(parts(root, root), key=lambda part: part.share, default=None)
-    return largest_part if largest_part is not None and largest_part.share >= _MIN_SHARE_OF_BROKEN else None
+    return largest_part if largest_part is not None and largest_part.share >= _MIN_SHARE_WITH_ONE_BREAK else None
 
 
 def _parts_without_breaks(

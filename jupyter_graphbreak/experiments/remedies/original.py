@@ -99,10 +99,10 @@ _BACKENDS_WITHOUT_COMPILER = frozenset({"eager", "aot_eager"})
 _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
 _ERRORS_IN_PLACE = ("can't be cast to the desired output type", "is being used in an in-place operation")
 #: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
-#: differs from the original only when compiled, and the third one to its inputs of other kinds.
+#: differs from the original only when compiled, and the third one to its inputs of different kinds.
 _MAX_EDGE_CASES = 6
 _MAX_EDGE_CASES_OF_SETTINGS = 10
-_MAX_OTHER_KINDS = 6
+_MAX_DIFFERENT_KINDS = 6
 #: The maximum number of edge inputs that change a number in a global or an attribute between compiled calls.
 _MAX_STATE_NUMBERS = 2
 #: The maximum number of inputs that the original refuses and for which it is compiled anyway.
@@ -112,9 +112,10 @@ _KINDS_OF_EDGE_CASES = ("size 0", "size 1 ", "size", " empty", " with one row")
 _NAN_SUFFIX = " nan"
 #: Words that occur in conditions on sizes.
 _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
-#: The edge inputs for which a program is compiled: ``some``; ``many`` for a change that shows only when compiled, which
-#: also gets inputs with ``truth values`` in place of numbers, and with tensors of ``other kinds``.
-EdgeCaseChoice = Literal["some", "many", "truth values", "other kinds"]
+#: The edge inputs for which a program is compiled. ``some``: the usual selection. For a change that has an effect only
+#: when compiled: ``many``, a larger selection; ``truth values``, with booleans in place of numbers; ``different
+#: kinds``, with tensors of a different dtype, size or rank.
+EdgeCaseChoice = Literal["some", "many", "truth values", "different kinds"]
 #: A condition, and the change to whose text the condition's position refers.
 WatchedCondition = tuple[Change, "Condition"]
 
@@ -149,7 +150,7 @@ class Original:
                 ]
         #: All inputs with the results of the original.
         self.pool = [ReferenceCase(first_input, self._reference.result), *derived_cases]
-        #: The seconds that the runs on these inputs took.
+        #: The time in seconds that the runs on these inputs took.
         self.seconds = time.monotonic() - start
         self._edge_cases: list[ReferenceCase] | None = None
         #: The results of :meth:`choose_inputs`, with the conditions.
@@ -180,14 +181,14 @@ class Original:
             kind, raised = _kind_of_edge_case(case), case.expected.raised
             if case.input.has_flag is not (choice == "truth values"):
                 continue
-            if bool(case.input.other_kind) is not (choice in {"truth values", "other kinds"}):
+            if bool(case.input.different_kind) is not (choice in {"truth values", "different kinds"}):
                 continue
             if raised is None:
-                accepted_cases.setdefault(case.input.other_kind or kind, case)
-            elif not kind.startswith("size") and not case.input.other_kind:
+                accepted_cases.setdefault(case.input.different_kind or kind, case)
+            elif not kind.startswith("size") and not case.input.different_kind:
                 refused_cases.setdefault(kind, case)
         max_accepted_cases = {"some": _MAX_EDGE_CASES, "many": _MAX_EDGE_CASES_OF_SETTINGS}.get(
-            choice, _MAX_OTHER_KINDS
+            choice, _MAX_DIFFERENT_KINDS
         )
         # While tracing, Dynamo computes with numbers that it treats as constants, and cannot convert NaN. It assumes
         # that a captured number equals itself, which NaN does not. It captures a second size as a symbol, except for
@@ -368,23 +369,23 @@ def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     a check of sizes in the code itself, if a change would let an operation fail first.
     """
     refused_of_first_kind = {
-        case.input.example.what for case in cases if not case.input.other_kind and case.expected.raised is not None
+        case.input.example.what for case in cases if not case.input.different_kind and case.expected.raised is not None
     }
     refused_cases = {
-        case.input.other_kind
+        case.input.different_kind
         for case in cases
-        if case.input.other_kind
+        if case.input.different_kind
         and case.expected.raised is not None
-        and case.input.example.what.removesuffix(f", {case.input.other_kind}") not in refused_of_first_kind
+        and case.input.example.what.removesuffix(f", {case.input.different_kind}") not in refused_of_first_kind
         and not case.input.has_ordinary_values
         and not _error_depends_on_values(case.input, case.expected.raised)
     }
-    return [case for case in cases if case.input.other_kind not in refused_cases or _checks_size_itself(case)]
+    return [case for case in cases if case.input.different_kind not in refused_cases or _checks_size_itself(case)]
 
 
 def _checks_size_itself(case: ReferenceCase) -> bool:
     raised = case.expected.raised
-    return case.input.has_other_size and raised is not None and not is_raised_by_operation(raised)
+    return case.input.has_different_size and raised is not None and not is_raised_by_operation(raised)
 
 
 def _error_depends_on_values(input_: Input, error: Exception) -> bool:

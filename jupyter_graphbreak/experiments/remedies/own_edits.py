@@ -214,10 +214,10 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
             raise CannotApplyError(f"line {line} is outside of functions; run the cell to see what changing it does")
         old_decorators, new_decorators = _compiling_decorators(old_tree), _compiling_decorators(new_tree)
         removed_names = old_decorators.keys() - new_decorators.keys()
-        has_other_decorators = any(
+        has_changed_decorators = any(
             old_decorators[name] != new_decorators[name] for name in old_decorators.keys() & new_decorators.keys()
         )
-        if has_other_decorators or (removed_names and not new_decorators.keys() - old_decorators.keys()):
+        if has_changed_decorators or (removed_names and not new_decorators.keys() - old_decorators.keys()):
             raise CannotApplyError("it changes how a function is compiled; run the cell to see what that does")
         moves_compilation = moves_compilation or bool(removed_names)
     return Change(texts, compiles_itself=moves_compilation)

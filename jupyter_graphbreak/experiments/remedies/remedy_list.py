@@ -234,7 +234,7 @@ class _BreakRemedyBuilder:
 
     def step_for_part(self) -> Iterator[Remedy]:
         """Yield the advice on the part that could be compiled if its only break were removed."""
-        part = self._search.broken_part
+        part = self._search.part_with_one_break
         ident = self._breaks.get(part.break_) if part is not None else None
         if part is None or ident is None:
             return

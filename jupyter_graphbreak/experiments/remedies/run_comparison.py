@@ -285,7 +285,7 @@ def _is_refused_by_operation(case: ReferenceCase) -> bool:
     A program may rely on the error of a test of several elements, for which ``torch.where`` returns a result.
     """
     raised = case.expected.raised
-    is_by_operation = raised is not None and not case.input.other_kind and is_raised_by_operation(raised)
+    is_by_operation = raised is not None and not case.input.different_kind and is_raised_by_operation(raised)
     return is_by_operation and not any(text in str(raised) for text in _ERRORS_OF_CONVERSION)
 
 
@@ -320,8 +320,8 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
     return diffs
 
 
-def _is_of_other_kind(case: ReferenceCase) -> bool:
-    return bool(case.input.other_kind)
+def _is_of_different_kind(case: ReferenceCase) -> bool:
+    return bool(case.input.different_kind)
 
 
 def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
@@ -356,7 +356,7 @@ class EdgeFindings:
         self,
         pairs: Iterable[tuple[ReferenceCase, list[Difference]]],
         *,
-        is_only_noted: Callable[[ReferenceCase], bool] = _is_of_other_kind,
+        is_only_noted: Callable[[ReferenceCase], bool] = _is_of_different_kind,
     ) -> EdgeFindings:
         """Return these findings plus further inputs and their differences, up to the first disqualifying difference.
 

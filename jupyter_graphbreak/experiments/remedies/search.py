@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from jupyter_graphbreak.experiments.families.proposal import Proposal
-    from jupyter_graphbreak.experiments.remedies.inner_calls import BrokenPart
+    from jupyter_graphbreak.experiments.remedies.inner_calls import PartWithOneBreak
     from jupyter_graphbreak.experiments.remedies.original import WatchedCondition
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells, Patch
     from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
@@ -54,7 +54,7 @@ _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
 #: All settings and switches are applied at once if at least this many breaks have one.
 _MIN_BREAKS_AT_ONCE = 2
-#: The family of the user's own edits, and the seconds that an edit may take even if no time is left.
+#: The family of the user's own edits, and the time in seconds that an edit may take even if no time is left.
 _OWN_EDIT_FAMILY = "own"
 _OWN_EDIT_S = 60.0
 #: This setting makes sizes unknown while tracing, which can raise an error instead of breaking.
@@ -110,7 +110,7 @@ class Search:
     #: Sentences about internal errors.
     faults: list[str] = field(default_factory=list)
     #: If no part without breaks is worth compiling, the largest part with a single break.
-    broken_part: BrokenPart | None = None
+    part_with_one_break: PartWithOneBreak | None = None
     #: The proposals that work for many breaks at once; they are not tried again for a single break.
     _settings_applied_at_once: list[Proposal] = field(default_factory=list)
     #: The steps that did not improve the combination: each with the break's type, its code, and the step's title.
@@ -120,7 +120,7 @@ class Search:
     _share_end: float = float("inf")
     #: The proposals that were tried for a single break, by its id.
     _tried_proposals: dict[str, list[Proposal]] = field(default_factory=dict)
-    #: The seconds that the longest trial has taken.
+    #: The time in seconds that the longest trial has taken.
     _longest_trial_s: float = 0.0
 
     def run(self) -> list[Candidate]:
@@ -445,7 +445,7 @@ class Search:
         try:
             with limit_time(self.deadline):
                 inner_calls = self.runner.find_inner_calls(self._breaks_to_keep_outside())
-            self.broken_part = inner_calls.broken_part
+            self.part_with_one_break = inner_calls.part_with_one_break
             entry = describe_entry(self.runner.entry)
             proposal = propose_inner_compilation(
                 texts, program.files, entry, inner_calls.calls, inner_calls.share, top_level_names()

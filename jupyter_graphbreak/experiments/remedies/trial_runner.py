@@ -216,7 +216,7 @@ class TrialRunner:
         usual_inputs = _sort_accepted_first(self._uncompiled_original.usual_inputs())
         #: The backend of all trials: the entry's own, if there is time for it.
         self.backend = entry.backend
-        #: The compiled run of the unchanged program, and the seconds that it took: a trial takes at least as long.
+        #: The compiled run of the unchanged program, and its time in seconds: a trial takes at least as long.
         self.original, self.original_seconds = self._run_original(usual_inputs)
         #: The compiled run of the original on each choice of edge inputs.
         self._original_on_edge_cases: dict[EdgeCaseChoice, tuple[CompiledRun, list[ReferenceCase]]] = {}
@@ -263,7 +263,7 @@ class TrialRunner:
         Returns
         -------
         tuple
-            The run, and the seconds that it took.
+            The run, and the time in seconds that it took.
         """
         start, max_seconds = time.monotonic(), seconds_left() * _SHARE_OF_BACKEND
         if backend_and_options(self.backend)[0] != _CHEAPEST_BACKEND:
@@ -469,7 +469,7 @@ class TrialRunner:
             if not removed_breaks:
                 return "break stays", "on some inputs", removed_breaks, diffs, inputs
         if candidate.differs_when_compiled and findings.noted_difference is None:
-            findings = self._compare_on_other_kinds(candidate, removed_breaks, findings)
+            findings = self._compare_on_different_kinds(candidate, removed_breaks, findings)
         diffs, inputs = findings.diffs, findings.inputs
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
         has_tried_edge_cases = candidate.equals_original_uncompiled or ran_uncompiled == len(edge_cases)
@@ -481,11 +481,11 @@ class TrialRunner:
         verdict: RemedyVerdict = "works" if note is None else "works on what ran"
         return ("works but differs" if diffs else verdict), note, removed_breaks, diffs, inputs
 
-    def _compare_on_other_kinds(
+    def _compare_on_different_kinds(
         self, candidate: _RunnableChange, removed_breaks: frozenset[str], findings: EdgeFindings
     ) -> EdgeFindings:
-        """Note the differences, on inputs of other kinds, of a program that differs only when compiled."""
-        choices: tuple[EdgeCaseChoice, ...] = ("truth values", "other kinds")
+        """Note the differences, on inputs of different kinds, of a program that differs only when compiled."""
+        choices: tuple[EdgeCaseChoice, ...] = ("truth values", "different kinds")
         for choice in choices:
             original = self._compiled_edge_cases(choice)
             if original is None or findings.noted_difference is not None:
@@ -497,8 +497,9 @@ class TrialRunner:
             if findings.noted_difference is None and not self._removes_breaks(
                 candidate, removed_breaks, original_run, changed_run
             ):
-                # PyTorch runs different code for different dimensions: it reads a zero-dimensional mask as a number.
-                same_rank = (case for case in cases if not case.input.has_other_rank)
+                # Skip inputs of a different rank: PyTorch runs different code for a zero-dimensional mask, which it
+                # treats as a number.
+                same_rank = (case for case in cases if not case.input.has_different_rank)
                 runs = ((case, candidate.run_compiled([case], lambda _: True)) for case in same_rank)
                 breaking_case = next(
                     (

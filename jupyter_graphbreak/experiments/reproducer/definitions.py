@@ -71,7 +71,7 @@ def class_node(class_: type) -> ast.ClassDef:
 def _text_of_class(class_: type) -> str:
     """Return the text of a class whose module has no file, such as a class that a notebook defines.
 
-    The cells of the methods are searched first, then all cells, the latest first, for a class with the same name and
+    The cells of the methods are searched first, then all cells, latest first, for a class with the same name and
     members.
     """
     functions = [inspect.unwrap(getattr(member, "__func__", member)) for member in vars(class_).values()]

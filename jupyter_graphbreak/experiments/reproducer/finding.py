@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry, RecordedEntries
     from jupyter_graphbreak.report.schema import Report
 
-#: The seconds for one reproducer, and the share of this time after which the script is not reduced further.
+#: The time in seconds for one reproducer, and the share of this time after which the script is not reduced further.
 PATIENCE_S = 90.0
 _SHARE_OF_REDUCTION = 0.6
 #: The maximum number of scripts to try until one reproduces the finding.
@@ -206,25 +206,25 @@ class _ScriptSearch:
 
 
 def _variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
-    scopes = [""]
+    error_settings = [""]
     if any(scope.setting == "fullgraph" and scope.value for scope in report.scopes):
         sets_fullgraph = any(
             break_.setting is not None and "fullgraph" in break_.setting.rules
             for break_ in report.breaks
             if target.id in {break_.id, ERROR}
         )
-        scopes = ["fullgraph", ""] if sets_fullgraph else ["", "fullgraph"]
+        error_settings = ["fullgraph", ""] if sets_fullgraph else ["", "fullgraph"]
     elif target.is_error or target.kind == ERROR:
-        scopes = ["", "error_on_graph_break"]
+        error_settings = ["", "error_on_graph_break"]
     for uses_values in (False, True):
         for assembles_objects in (False, True):
-            for scope in scopes:
-                yield ScriptVariant(uses_values, assembles_objects, shortens_lists=True, scope=scope)
-                yield ScriptVariant(uses_values, assembles_objects, scope=scope)
+            for error_setting in error_settings:
+                yield ScriptVariant(uses_values, assembles_objects, shortens_lists=True, error_setting=error_setting)
+                yield ScriptVariant(uses_values, assembles_objects, error_setting=error_setting)
 
 
 def _entries_for(kept_entries: RecordedEntries, target: Target) -> Iterator[Entry]:
-    """Yield the entries that may reproduce a finding, the most likely first."""
+    """Yield the entries that may reproduce a finding, most likely first."""
     entries = [*kept_entries.entries, *kept_entries.generators]
     likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
     if target.kind == CHECK:

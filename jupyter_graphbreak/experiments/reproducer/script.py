@@ -54,14 +54,14 @@ class ScriptVariant(NamedTuple):
         Whether objects of packages are put together from their attributes.
     shortens_lists : bool
         Whether lists of modules contain only the first module of each class.
-    scope : {"", "fullgraph", "error_on_graph_break"}
+    error_setting : {"", "fullgraph", "error_on_graph_break"}
         A setting that turns breaks into errors, in addition to those in the user's code.
     """
 
     uses_values: bool = False
     assembles_objects: bool = False
     shortens_lists: bool = False
-    scope: str = ""
+    error_setting: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def write_script(
             call_line = f"compiled({text.arguments})"
             repeated_lines += [*text.state_changes, f"list({call_line})" if is_generator else call_line]
         call_lines = [f"compiled = {compiled_text}", *_with_modes(entry, repeated_lines)]
-    if variant.scope == "error_on_graph_break":
+    if variant.error_setting == "error_on_graph_break":
         call_lines = [call_lines[0], *_indent("with torch._dynamo.error_on_graph_break(True):", call_lines[1:])]
     if not target.is_logged:
         call_lines.append(_PRINT_BREAK_COUNTS)
@@ -163,7 +163,7 @@ def _call_texts(
         _define_dataclass_variables(writer, entry.arguments)
     for earlier_call, call in itertools.pairwise(calls):
         try:
-            repeated_call = RepeatedCall(call.arguments, keywords=call.keywords)
+            repeated_call = RepeatedCall(call.arguments, keyword_names=call.keyword_names)
             rebuilt = rebuild_arguments(entry.call, repeated_call, entry.arguments)
         except CannotRebuildError as error:
             raise UnwritableError(str(error)) from None
@@ -260,7 +260,7 @@ def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: 
     parts = [call_text]
     if backend_text != "'inductor'":
         parts.append(f"backend={backend_text}")
-    if variant.scope == "fullgraph":
+    if variant.error_setting == "fullgraph":
         parts.append("fullgraph=True")
     if entry.dynamic is not None:
         parts.append(f"dynamic={entry.dynamic}")

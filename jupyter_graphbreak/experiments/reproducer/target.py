@@ -138,7 +138,7 @@ class Target:
 
 
 def reproducible_ids(report: Report) -> list[str]:
-    """Return the ids of all findings in a report that can have a reproducer, the most important first."""
+    """Return the ids of all findings in a report that can have a reproducer, most important first."""
     idents = [ERROR] if report.error is not None else []
     idents += [CHECK] if any(not check.equal for check in report.check or []) else []
     break_of_error = report.error.break_ if report.error is not None else None

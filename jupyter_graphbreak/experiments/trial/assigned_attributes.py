@@ -161,7 +161,7 @@ class LoadedModules(dict[str, types.ModuleType]):
         return [name for name in self.keys() - before.keys() if not self._is_imported(name, before)]
 
     def _is_imported(self, name: str, before: LoadedModules) -> bool:
-        """Return whether an import added an entry: under the module's own name, or within a new package."""
+        """Return whether an import added an entry, under the module's own name or within a new package."""
         package = name.partition(".")[0]
         is_own_name = getattr(attribute_of(self[name], "__spec__"), "name", None) == name
         return is_own_name or package not in {name, *before}
@@ -183,7 +183,7 @@ _CACHE_NAMES = re.compile(r"cache|memo|lock", re.IGNORECASE)
 
 
 def is_user_module(module: types.ModuleType) -> bool:
-    """Return whether a module is the user's: it comes from a user's file, or was made without a file."""
+    """Return whether a module is the user's. It then comes from a user's file or was made without a file."""
     if module.__name__ == "__main__":
         return True
     file = getattr(module, "__file__", None)
@@ -297,7 +297,7 @@ _UNWATCHED_MODULES = frozenset({"sys", "warnings"})
 
 @functools.lru_cache(maxsize=1024)
 def _mentions_modules(code: types.CodeType) -> bool:
-    """Return whether code, or a function inside it, contains the name ``modules``: it may mean ``sys.modules``."""
+    """Return whether code, or a function inside it, contains the name ``modules``, which may mean ``sys.modules``."""
     return any("modules" in inner.co_names or "modules" in inner.co_consts for inner in walk_codes(code))
 
 

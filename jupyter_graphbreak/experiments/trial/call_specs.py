@@ -159,7 +159,7 @@ class CallSpec:
         were not examined.
     site : CallSite or None
         The location of the call in the user's code; ``None`` if it is unknown.
-    keywords : frozenset of str
+    keyword_names : frozenset of str
         The names of the arguments that were passed by keyword.
     modes : CallModes or None
         The modes of the call; ``None`` for those of the first call.
@@ -168,7 +168,7 @@ class CallSpec:
     arguments: dict[Path, Spec]
     state: dict[Path, Spec] | None
     site: CallSite | None
-    keywords: frozenset[str] = frozenset()
+    keyword_names: frozenset[str] = frozenset()
     modes: CallModes | None = None
 
     @property

@@ -70,7 +70,7 @@ def index_predicate(arguments: Arguments, fn: Callable[..., Any]) -> Callable[[t
 
 
 def looks_like_indices(value: torch.Tensor) -> bool:
-    """Return whether a tensor may contain indices or counts: non-negative integers."""
+    """Return whether a tensor may contain indices or counts because its values are non-negative integers."""
     is_integer = value.dtype in {torch.int32, torch.int64} and not value.is_meta
     return is_integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0
 

@@ -167,7 +167,7 @@ def is_raised_by_operation(error: BaseException) -> bool:
 
 
 def _is_failed_check(original: BaseException, changed: BaseException) -> bool:
-    """Return whether a check in a graph failed: with the original's message, without it, or as PyTorch's own check."""
+    """Return whether a check in a graph failed, with the original's message, without it, or as PyTorch's own check."""
     if type(changed) is not RuntimeError:
         return False
     message = _message(changed)

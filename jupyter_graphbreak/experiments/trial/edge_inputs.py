@@ -106,7 +106,7 @@ _NUMBER_READERS = frozenset({"item", "tolist", "int", "float"})
 
 
 def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
-    """Yield edge inputs for a function, the most revealing first.
+    """Yield edge inputs for a function, most revealing first.
 
     The inputs contain, among other things, empty tensors; tensors of zeros, and of huge, infinite and nan values;
     tensors of different lengths and dtypes, and with gradients; zero, negative and large Python numbers; and empty,
@@ -143,7 +143,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     for description, kind, arguments in itertools.chain(
         _edge_numbers_with_gradients(first, fn, nonzero_variants), _kind_changes(first, fn, may_be_indices)
     ):
-        yield Input(arguments, describe(description, arguments, fn), is_special=True, other_kind=kind)
+        yield Input(arguments, describe(description, arguments, fn), is_special=True, different_kind=kind)
     if reads_gradients(first, fn):
         yield _with_gradients(first, fn, state)
     for description, arguments in _length_changes_from_code(first, fn, state):
@@ -186,7 +186,7 @@ def _with_gradients(first: Arguments, fn: Callable[..., Any], state: Mapping[str
     arguments = map_tensors(first, give_gradient)
     values = {name: give_gradient(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
     example = describe(_WITH_GRADIENT, arguments, fn)
-    return Input(arguments, example, is_special=True, state=values, other_kind=_WITH_GRADIENT)
+    return Input(arguments, example, is_special=True, state=values, different_kind=_WITH_GRADIENT)
 
 
 def _kind_changes(
@@ -377,7 +377,7 @@ def _shrunk_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tupl
 
 
 def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
-    """Return whether an argument's tensors have a size in common with another argument's: code may rely on that."""
+    """Return whether an argument's tensors have a size in common with another argument's. Code may rely on that."""
 
     def sizes(value: Any) -> set[int]:
         return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}
@@ -607,7 +607,7 @@ def _gradients_with_state(
             arguments = map_tensors(first, functools.partial(require, change))
             description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
             example = describe(f"{description}{suffix}, {kind}", arguments, fn)
-            yield Input(arguments, example, is_special=True, state=values, other_kind=kind)
+            yield Input(arguments, example, is_special=True, state=values, different_kind=kind)
 
 
 def _is_zero_or_infinite(value: Any) -> bool:

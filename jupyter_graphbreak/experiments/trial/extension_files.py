@@ -313,7 +313,7 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
 
 
 def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:
-    """Return whether h5py opens a file in memory: either no file on disk backs it, or it is in a stream in memory."""
+    """Return whether h5py opens a file in memory, without a file on disk or from a stream in memory."""
     drivers: Any = sys.modules.get("h5py.h5fd")
     if access is None or drivers is None:
         return False

@@ -70,7 +70,7 @@ class Input:
         The seed of the random generators.
     state : mapping
         Values of globals, closure variables and attributes to set before the call, by name.
-    other_kind : str
+    different_kind : str
         How the values differ in kind from those of the first input, such as "float16 tensors" or "x = None"; empty if
         they do not.
     is_smaller : bool
@@ -83,7 +83,7 @@ class Input:
     preceding_calls: int = 0
     seed: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
-    other_kind: str = ""
+    different_kind: str = ""
     is_smaller: bool = False
 
     @property
@@ -94,22 +94,22 @@ class Input:
     @property
     def counts_errors_only(self) -> bool:
         """Whether only errors are compared: merging branches promotes booleans differently from numbers."""
-        return self.other_kind == BOOL or self.has_flag
+        return self.different_kind == BOOL or self.has_flag
 
     @property
     def has_ordinary_values(self) -> bool:
         """Whether functions should support this kind of input, because its values are ordinary."""
-        return self.other_kind in {NOT_CONTIGUOUS, TRANSPOSED, LONGER_LAST_ITEM} or self.has_flag
+        return self.different_kind in {NOT_CONTIGUOUS, TRANSPOSED, LONGER_LAST_ITEM} or self.has_flag
 
     @property
-    def has_other_size(self) -> bool:
+    def has_different_size(self) -> bool:
         """Whether two arguments may no longer have a size in common, which code may require or not."""
-        return self.other_kind.endswith(OF_DIFFERENT_SIZE)
+        return self.different_kind.endswith(OF_DIFFERENT_SIZE)
 
     @property
-    def has_other_rank(self) -> bool:
+    def has_different_rank(self) -> bool:
         """Whether a tensor has more or fewer dimensions than in the user's call."""
-        return self.other_kind.startswith(ZERO_DIMENSIONAL) or self.other_kind.endswith(WITH_DIMENSION)
+        return self.different_kind.startswith(ZERO_DIMENSIONAL) or self.different_kind.endswith(WITH_DIMENSION)
 
     @property
     def has_nan_number(self) -> bool:
@@ -119,7 +119,7 @@ class Input:
     @property
     def has_flag(self) -> bool:
         """Whether an argument that the function tests, or whose number it reads, is replaced with a boolean."""
-        return self.other_kind.endswith(FLAG)
+        return self.different_kind.endswith(FLAG)
 
 
 def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
@@ -130,7 +130,7 @@ def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> 
 
 
 def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
-    """Yield other inputs for a function, the most revealing first.
+    """Yield other inputs for a function, most revealing first.
 
     Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes; dtypes and
     modules stay the same. Constants in the function's code hint at the conditions of its branches. Indices, such as

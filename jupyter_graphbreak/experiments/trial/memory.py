@@ -215,7 +215,7 @@ def _typed_view(storage: torch.UntypedStorage, dtype: torch.dtype, start: int, e
 
 
 def available_memory(device: torch.device | None = None) -> int:
-    """Return the free bytes of a CUDA device, or else those that the machine and its containers leave this process."""
+    """Return the free memory in bytes of a CUDA device, or else of the machine and its containers for this process."""
     if device is not None and device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min([_free_on_machine(), *_free_in_containers()])
@@ -232,7 +232,7 @@ def _free_on_machine() -> int:
 
 
 def _free_in_containers(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> list[int]:
-    """Return the free bytes of each control group, version 1 or 2, that limits this process."""
+    """Return the free memory in bytes of each control group, version 1 or 2, that limits this process."""
     free = []
     for line in _lines_of(groups):
         _, controllers, path = line.split(":", 2)
@@ -244,7 +244,7 @@ def _free_in_containers(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path
 
 
 def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> list[int]:
-    """Return the free bytes of a control group and its parents; in a container, the root is its own group."""
+    """Return the free memory in bytes of a control group and its parents; in a container, the root is its own group."""
     folders = [root / path.strip("/")]
     while folders[-1] != root and root in folders[-1].parents:
         folders.append(folders[-1].parent)

@@ -75,7 +75,7 @@ def is_plain(value: torch.Tensor) -> bool:
 
 
 def is_atom(value: Any) -> bool:
-    """Return whether an object counts as immutable: a number, a string, ``None``, an enumeration's member and so on."""
+    """Return whether an object counts as immutable, such as a number, a string, ``None`` or an enumeration's member."""
     cls: Any = type(value)
     # An instance of a subclass may have attributes.
     has_attributes = cls.__dictoffset__ and not is_instance(value, enum.Enum)
@@ -120,7 +120,7 @@ def is_array(value: Any) -> bool:
 
 
 def is_data(value: Any) -> bool:
-    """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
+    """Return whether a call may change an object, such as a tensor, module, optimizer, container or user instance."""
     if is_instance(value, (*_CONTAINERS, *BUFFER_TYPES, threading.local)) or proxy_target(value) is not None:
         return True
     if is_instance(value, memoryview):

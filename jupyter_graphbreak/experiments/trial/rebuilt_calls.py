@@ -38,7 +38,7 @@ class RecordedCall(Protocol):
         """The specs of the call's arguments, by path."""
 
     @property
-    def keywords(self) -> frozenset[str]:
+    def keyword_names(self) -> frozenset[str]:
         """The names of the arguments that were passed by keyword."""
 
 
@@ -64,7 +64,7 @@ def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
 
 
 def bind_arguments(
-    call: Callable[..., Any], arguments_by_name: Mapping[str, Any], keywords: Collection[str]
+    call: Callable[..., Any], arguments_by_name: Mapping[str, Any], keyword_names: Collection[str]
 ) -> Arguments:
     """Return arguments, given by parameter name, that are positional as far as the signature allows.
 
@@ -72,7 +72,7 @@ def bind_arguments(
     ----------
     arguments_by_name : mapping
         The arguments by parameter name.
-    keywords : collection of str
+    keyword_names : collection of str
         The names of the arguments to pass by keyword; Dynamo's wrapper around modules distinguishes these.
     """
     try:
@@ -88,7 +88,7 @@ def bind_arguments(
     names = list(signature.parameters)
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
         return Arguments(*bound.args, **bound.kwargs)
-    first_keyword = min((names.index(name) for name in keywords if name in names), default=len(names))
+    first_keyword = min((names.index(name) for name in keyword_names if name in names), default=len(names))
     positional_values = bound.args[:first_keyword]
     return Arguments(
         *positional_values,
@@ -139,14 +139,14 @@ def rebuild_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
         if not path.steps
         # A frame has the defaults for arguments that the call left out, but passing them would recompile a wrapper.
         and not (
-            path.root.name in defaults.keys() - first_values.keys() - recorded_call.keywords
+            path.root.name in defaults.keys() - first_values.keys() - recorded_call.keyword_names
             and spec is defaults[path.root.name]
         )
     ]
     arguments_by_name = {name: build(Path(Root("argument", name)), first_values.get(name)) for name in names}
     if "self" in first_values:
         arguments_by_name.setdefault("self", first_values["self"])
-    return bind_arguments(call, arguments_by_name, recorded_call.keywords)
+    return bind_arguments(call, arguments_by_name, recorded_call.keyword_names)
 
 
 def _build_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
-#: The seconds of processor time after which no further input is derived.
+#: The processor time in seconds after which no further input is derived.
 _MAX_SECONDS = 2.0
 #: The maximum number of random seeds to try for different paths through the function, and of seconds of processor time.
 _MAX_SEEDS, _MAX_SECONDS_FOR_SEEDS = 24, 0.5
@@ -199,7 +199,7 @@ class Reference:
         variables = {name: value for name, (value, _) in self.subject.variables().items()}
         for derived_input in map(self._describe_by_first_input, edge_inputs(self.base.arguments, self.fn, variables)):
             if time_budget.is_over:
-                is_common_kind = not derived_input.state and not derived_input.other_kind
+                is_common_kind = not derived_input.state and not derived_input.different_kind
                 self.misses_edge_cases = is_common_kind or time_budget.is_wall_clock_over
                 break
             case = None
@@ -342,7 +342,7 @@ def smaller_arguments(first: Arguments, size: int) -> Iterator[tuple[Arguments, 
     smallest_size = max([_MIN_SIZE, *(index + 1 for index in largest_indices if index < size)])
     sizes = {length for tensor in tensors for length in tensor.shape}
     unused_size = next(number for number in range(smallest_size, smallest_size + len(sizes) + 1) if number not in sizes)
-    has_other_size = unused_size < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
-    for smaller_size in (unused_size, _DIVISIBLE_SIZE) if has_other_size else (unused_size,):
+    adds_divisible_size = unused_size < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
+    for smaller_size in (unused_size, _DIVISIBLE_SIZE) if adds_divisible_size else (unused_size,):
         if 2 * smaller_size <= size:
             yield map_tensors(first, functools.partial(resize, size=size, new_size=smaller_size)), smaller_size

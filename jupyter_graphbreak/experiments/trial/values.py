@@ -421,7 +421,7 @@ def _stream_content(stream: io.StringIO | io.BytesIO | None) -> tuple[str | byte
 
 
 def _is_same_kind(expected: Any, actual: Any) -> bool:
-    """Return whether two objects can be compared by value: the types are equal, both sequences, or both mappings."""
+    """Return whether two objects can be compared by value because both are of one type, sequences or mappings."""
     kinds = type(expected), type(actual)
     if kinds[0] is kinds[1]:
         return True

@@ -72,7 +72,7 @@ def can_repeat(body: list[ast.stmt]) -> bool:
 
 
 def function_statements(
-    body: list[ast.stmt], anchor: ast.stmt, call: Callable[[str, list[ast.expr], ast.stmt], ast.Expr]
+    body: list[ast.stmt], anchor: ast.stmt, make_call: Callable[[str, list[ast.expr], ast.stmt], ast.Expr]
 ) -> list[ast.stmt]:
     """Return statements that define a function with the given body, compile it, run it and end with its value.
 
@@ -83,7 +83,7 @@ def function_statements(
     ----------
     anchor : ast.stmt
         The statement whose position in the source the new statements get.
-    call : callable
+    make_call : callable
         Creates a call to one of our functions.
     """
     names = sorted(bound_names(body))
@@ -91,7 +91,7 @@ def function_statements(
     last = body[-1]
     unchanged_body = list(body)
     if isinstance(last, ast.Expr):  # the cell's value, which IPython displays
-        unchanged_body[-1] = call("values.append", [last.value], last)
+        unchanged_body[-1] = make_call("values.append", [last.value], last)
         body = [*body[:-1], ast.copy_location(ast.Return(last.value), last)]
     if names:
         body = [ast.copy_location(ast.Global(names), anchor), *body]
@@ -100,23 +100,23 @@ def function_statements(
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
         setattr(function, "type_params", [])  # noqa: B010 - the types of Python 3.11 lack it
     # The error is shown without the compiler's frames, as in any other cell.
-    on_error: list[ast.stmt] = [call("trim_traceback", [], anchor), ast.copy_location(ast.Raise(), anchor)]
+    on_error: list[ast.stmt] = [make_call("trim_traceback", [], anchor), ast.copy_location(ast.Raise(), anchor)]
     name_constants = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
-    caller = call(
+    caller = make_call(
         "cell_caller", [ast.Constant(CELL_FUNCTION), *([name_constants] if is_repeatable else [])], anchor
     ).value
-    run_statement = call("values.append", [ast.copy_location(ast.Call(caller, [], []), anchor)], anchor)
+    run_statement = make_call("values.append", [ast.copy_location(ast.Call(caller, [], []), anchor)], anchor)
     base_exception = ast.Name("BaseException", ast.Load())
     if is_repeatable:
-        must_end = ast.UnaryOp(ast.Not(), call("prepare_repeat", [], anchor).value)
+        must_end = ast.UnaryOp(ast.Not(), make_call("prepare_repeat", [], anchor).value)
         on_error = [ast.If(must_end, on_error, [])]
     statements: list[ast.stmt] = [
         function,
         ast.Try([run_statement], [ast.ExceptHandler(base_exception, None, on_error)], [], []),
     ]
     if is_repeatable:
-        statements.append(ast.If(call("should_repeat", [], anchor).value, unchanged_body, []))
-    return [ast.copy_location(statement, anchor) for statement in (*statements, call("values.pop", [], anchor))]
+        statements.append(ast.If(make_call("should_repeat", [], anchor).value, unchanged_body, []))
+    return [ast.copy_location(statement, anchor) for statement in (*statements, make_call("values.pop", [], anchor))]
 
 
 def can_compile_without_warning(statements: list[ast.stmt]) -> bool:

@@ -31,7 +31,7 @@ def mentioned_objects(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, 
 
 
 def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:
-    """Return whether code mentions a ``compile`` that may be torch's: ``torch.compile``, ``model.compile()``.
+    """Return whether code mentions a ``compile`` that may be torch's, such as ``torch.compile`` or ``model.compile()``.
 
     ``re.compile`` and the like are recognized by the object or the import that their name refers to.
     """

@@ -47,7 +47,7 @@ def added_graphs_text(break_: Break) -> str:
 
 
 def advice_for_break(report: Report, break_: Break) -> list[Advice]:
-    """Return advice about a break, the best first; techniques that failed in trials are left out.
+    """Return advice about a break, best first; techniques that failed in trials are left out.
 
     PyTorch's hints are included if the break is in the reader's own code, or if there is no other advice.
     """

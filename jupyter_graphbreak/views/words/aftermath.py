@@ -22,7 +22,7 @@ _WHY_NO_FRAMES: dict[NoFrame | None, str] = {
     "compiled before": "compiled before this run",
     "inlined": "compiled with its caller",
     "not reached": "not reached",
-    None: "not known if it ran",
+    None: "may have run",
 }
 
 

@@ -41,8 +41,8 @@ def startup_sentence(report: Report) -> str:
 
     "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 3.2 s for norm, 2.7 s for 2 more
     functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; Inductor's cache had the code of 2 of 6
-    graphs; graph A repeats the block that starts at line 31 in forward 12 times (96% of its operations): compiling that
-    block alone may save 88% of the graph's compile time".
+    graphs; graph A contains 12 copies of the block that starts at line 31 in forward (96% of the graph's operations):
+    compiling that block alone may save 88% of the graph's compile time".
     """
     times: defaultdict[str, float] = defaultdict(float)
     for frame in report.frames:
@@ -96,9 +96,9 @@ def _block_sentence(report: Report) -> list[str]:
     is_measured = report.cost is not None and any(entry.regions is not None for entry in report.cost.entries)
     if block is None or block.saving < _MIN_BLOCK_SAVING or is_measured:
         return []
-    start, share = location_text(report, block.place), f"{block.share:.0%} of its operations"
-    repeats = f"graph {block.graph} repeats the block that starts at {start} {block.times} times ({share})"
-    return [f"{repeats}: compiling that block alone may save {block.saving:.0%} of the graph's compile time"]
+    start, share = location_text(report, block.place), f"{block.share:.0%} of the graph's operations"
+    copies = f"graph {block.graph} contains {block.times} copies of the block that starts at {start} ({share})"
+    return [f"{copies}: compiling that block alone may save {block.saving:.0%} of the graph's compile time"]
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class CostFinding:
 
 
 def cost_findings(report: Report) -> list[CostFinding]:
-    """Return the findings about all entries, the most expensive first."""
+    """Return the findings about all entries, most expensive first."""
     cost = report.cost
     if cost is None:
         return []

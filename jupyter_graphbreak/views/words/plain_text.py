@@ -22,7 +22,7 @@ _MAX_CLAUSE_FACTOR = 3
 
 
 def is_known_page(url: str | None) -> bool:
-    """Return whether a report may link to a page: an untrusted report may contain any address."""
+    """Return whether a report may link to a page. An untrusted report may contain any address."""
     return url is not None and _KNOWN_PAGES.fullmatch(url) is not None
 
 

@@ -119,7 +119,7 @@ class Recompilation:
     frames : list of str
         The ids of the compilations after the first one, including one that the recompile limit prevented.
     guards : list of FailedGuard
-        All guards that failed, the most frequent first.
+        All guards that failed, most frequent first.
     total : int
         The number of compilations; 0 if the first one happened before the run.
     ids : list of str

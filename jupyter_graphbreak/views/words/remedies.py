@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy, RemedyVerdict, UnseenInputs
     from jupyter_graphbreak.report.schema import Break, Report, Skipped
 
-#: Verdicts, the best first. Remedies with the same verdict are sorted by simplicity, then by number of breaks.
+#: Verdicts, best first. Remedies with the same verdict are sorted by simplicity, then by number of breaks.
 _VERDICT_ORDER: tuple[RemedyVerdict, ...] = (
     "works", "works on what ran", "works but differs", "another break", "break stays", "another result", "fails",
     "not tried",
@@ -52,7 +52,7 @@ class BreakRemedies:
     Parameters
     ----------
     working, failed : list of Remedy
-        The remedies that work and those that do not, the best first.
+        The remedies that work and those that do not, best first.
     decisions : list of str
         The decisions that are left to the reader, one sentence each.
     why_untried : str
@@ -429,7 +429,7 @@ def compatible_remedies(report: Report) -> list[Remedy]:
 
 
 def _are_incompatible(one: Remedy, other: Remedy) -> bool:
-    """Return whether two remedies cannot be combined: they exclude each other, or change the same lines."""
+    """Return whether two remedies cannot be combined because they exclude each other or change the same lines."""
     if other.id in one.excludes or one.id in other.excludes or max(len(one.edits), len(other.edits)) > _MAX_EDITS:
         return True
     return any(

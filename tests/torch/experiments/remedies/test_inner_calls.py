@@ -391,8 +391,8 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     assert parts.breaks == {breaks["GB0170"]}
     strict = find_inner_calls(original, report, files)
     assert not strict.calls
-    assert strict.broken_part is not None
-    assert strict.broken_part.break_ == breaks["GB0170"]
+    assert strict.part_with_one_break is not None
+    assert strict.part_with_one_break.break_ == breaks["GB0170"]
 
 
 @pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 leaves the function eager without a break")
@@ -416,7 +416,10 @@ def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
     files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
     inner = find_inner_calls(original, report, files)
     inside = next(break_.id for break_ in report.breaks if break_.location and break_.location.function == "half")
-    assert (inner.calls, inner.broken_part and (inner.broken_part.name, inner.broken_part.break_)) == (
+    assert (
+        inner.calls,
+        inner.part_with_one_break and (inner.part_with_one_break.name, inner.part_with_one_break.break_),
+    ) == (
         (),
         ("half", inside),
     )

@@ -362,7 +362,7 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
     goal = report.breaks[0].id
     candidate = Candidate(("where",), ("Compute both sides with torch.where",), "edit", (goal,), (), late)
     outcome: Any = SimpleNamespace(
-        runner=runner, candidates=[candidate], unreached_breaks=[goal], faults=[], broken_part=None
+        runner=runner, candidates=[candidate], unreached_breaks=[goal], faults=[], part_with_one_break=None
     )
     remedies = with_remedies(report, {}, [outcome])[0].remedies or []
     assert remedies[-1].reason == "there was no time left"

@@ -255,7 +255,7 @@ def inputs_by_kind(fn: Any, *args: Any) -> dict[str, list[Input]]:
     """Return the edge inputs with tensors of other kinds, by kind."""
     result: dict[str, list[Input]] = {}
     for other in edge_inputs(Arguments(*args), fn, {}):
-        result.setdefault(other.other_kind, []).append(other)
+        result.setdefault(other.different_kind, []).append(other)
     return result
 
 
@@ -345,7 +345,7 @@ def test_tensors_that_require_gradients_are_also_not_finite() -> None:
 
 def test_numbers_of_the_state_are_zero_with_tensors_that_require_gradients() -> None:
     inputs = list(edge_inputs(Arguments(torch.ones(1)), lambda x: x, {"gain": 2.0}))
-    values = [other.arguments.args[0] for other in inputs if other.state == {"gain": 0.0} and other.other_kind]
+    values = [other.arguments.args[0] for other in inputs if other.state == {"gain": 0.0} and other.different_kind]
     assert [value.sign().tolist() for value in values if value.requires_grad] == [[1.0], [-1.0], [1.0]]
 
 
@@ -365,7 +365,9 @@ def test_one_of_several_tensors_has_a_different_precision() -> None:
 
 def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> None:
     entry = Entry("", None, lambda x, n: x * (1 / n), Arguments(torch.ones(3), 2), "eager")
-    cases = [case for case in Original(entry).edge_cases() if case.input.other_kind == "tensors that require gradients"]
+    cases = [
+        case for case in Original(entry).edge_cases() if case.input.different_kind == "tensors that require gradients"
+    ]
     assert {case.expected.raised is None for case in cases} == {True, False}
 
 
@@ -435,7 +437,7 @@ def test_strings_of_the_state_change_if_the_code_compares_them() -> None:
 
     model = types.SimpleNamespace(rule="double")
     inputs = edge_inputs(Arguments(torch.arange(3.0)), choose, {"model.rule": "double", "model.name": "net"})
-    states = [other.state for other in inputs if other.state and not other.other_kind]
+    states = [other.state for other in inputs if other.state and not other.different_kind]
     assert states == [{"model.rule": "not double"}] * 4
 
 
@@ -448,7 +450,10 @@ def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None
 
     argument = torch.arange(6.0).reshape(2, 3)
     kinds_of = {
-        fn: {case.input.other_kind for case in Original(Entry("", None, fn, Arguments(argument), "eager")).edge_cases()}
+        fn: {
+            case.input.different_kind
+            for case in Original(Entry("", None, fn, Arguments(argument), "eager")).edge_cases()
+        }
         for fn in (views, subtracts)
     }
     assert "transposed tensors" in kinds_of[views]
@@ -460,7 +465,7 @@ def test_the_last_tensor_of_a_list_is_longer_even_if_code_refuses_it_for_some_va
         return rows[0] if rows[0].sum() > 0 else rows[0] + rows[1]
 
     entry = Entry("", None, sums, Arguments([torch.ones(2), torch.ones(2)]), "eager")
-    longer = [case for case in Original(entry).edge_cases() if case.input.other_kind == "a longer last item"]
+    longer = [case for case in Original(entry).edge_cases() if case.input.different_kind == "a longer last item"]
     assert {case.expected.raised is None for case in longer} == {True, False}
     assert all([len(row) for row in case.input.arguments.args[0]] == [2, 3] for case in longer)
 

@@ -121,7 +121,7 @@ def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> N
 )
 def test_a_gradient_of_zeros_is_noted_for_tensors_without_gradients_before(kind: Kind, note: str | None) -> None:
     case: Any = SimpleNamespace(
-        input=SimpleNamespace(description="x requiring gradients", other_kind="x requiring gradients", state={})
+        input=SimpleNamespace(description="x requiring gradients", different_kind="x requiring gradients", state={})
     )
     findings = EdgeFindings([]).with_inputs([(case, [Difference(kind, "differs")])])
     assert (findings.noted_difference, findings.disqualifying_difference, findings.diffs) == (note, None, [])
@@ -140,7 +140,7 @@ def _raise_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "other_kind", "is_difference"),
+    ("operation", "different_kind", "is_difference"),
     [
         (lambda: torch.bincount(torch.tensor([1]), minlength=-1), "", False),
         (lambda: torch.bincount(torch.tensor([1]), minlength=-1), "negative integers", True),
@@ -150,11 +150,11 @@ def _raise_error() -> None:
     ],
 )
 def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted(
-    operation: Callable[[], object], other_kind: str, *, is_difference: bool
+    operation: Callable[[], object], different_kind: str, *, is_difference: bool
 ) -> None:
     expected = Result(raised=_error_of(operation))
     case: Any = SimpleNamespace(
-        expected=expected, input=SimpleNamespace(counts_errors_only=False, other_kind=other_kind)
+        expected=expected, input=SimpleNamespace(counts_errors_only=False, different_kind=different_kind)
     )
     diffs = [Difference("exception", "returns 1, but the original raises")]
     assert without_expected_edge_differences(diffs, case, Result(1)) == (diffs if is_difference else [])
@@ -170,7 +170,7 @@ def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted
     ],
 )
 def test_a_lookup_error_for_a_changed_number_is_noted(text: str, state: dict[str, int], *, is_noted: bool) -> None:
-    case: Any = SimpleNamespace(input=SimpleNamespace(description="net.n = 4", other_kind="", state=state))
+    case: Any = SimpleNamespace(input=SimpleNamespace(description="net.n = 4", different_kind="", state=state))
     findings = EdgeFindings([]).with_inputs([(case, [Difference("exception", text)])])
     expected = (f"it {text} with net.n = 4", None) if is_noted else (None, f"{text}, on net.n = 4")
     assert (findings.noted_difference, findings.disqualifying_difference) == expected

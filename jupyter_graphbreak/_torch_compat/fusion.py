@@ -48,7 +48,7 @@ class UnfusedPair:
     Parameters
     ----------
     nbytes : int
-        The bytes that the second kernel reads and that the first one reads or writes.
+        The size in bytes of what the second kernel reads and the first one reads or writes.
     inductor_reason : str
         The reason why the kernels are not fused, in Inductor's words; empty if it gives none.
     """

@@ -112,10 +112,10 @@ class MemoryGrowth(msgspec.Struct, frozen=True):
     calls : int
         The number of calls.
     compiled_bytes, eager_bytes : int
-        The bytes that each call keeps after its backward pass, if it has one; ``eager_bytes`` is ``None`` if they were
-        not measured.
+        The size in bytes of what each call keeps after its backward pass, if it has one; ``eager_bytes`` is ``None`` if
+        it was not measured.
     without_backward_bytes : int or None
-        The bytes that each compiled call keeps if no backward pass follows, if these are more.
+        The size in bytes of what each compiled call keeps if no backward pass follows, if this is more.
     holder : str or None
         The expression that refers to the tensors that stay, such as ``self.history``, if it was found.
     location : Location or None
@@ -138,7 +138,7 @@ class MemoryChange(msgspec.Struct, frozen=True):
     change : str
         The code of the change.
     peak_bytes, saved_bytes : int
-        The peak of a compiled call with its backward pass, and the bytes that it keeps for the backward pass, as in
+        The peak of a compiled call with its backward pass, and the size of what it keeps for the backward pass, as in
         :class:`MemoryCost`.
     equal : bool
         Whether results, gradients, output and the state after the call, such as buffers and counters of modules,
@@ -162,9 +162,9 @@ class MemoryCost(msgspec.Struct, frozen=True):
     eager_peak_bytes, compiled_peak_bytes : int
         The peak, without memory allocated before the call.
     eager_saved_bytes, compiled_saved_bytes : int
-        The most bytes that are kept for the backward pass at one time, without parameters and inputs.
+        The largest size in bytes of what is kept for the backward pass at one time, without parameters and inputs.
     lines : list of MemoryLine
-        The source lines that keep these bytes, those with the most bytes first.
+        The source lines that keep this memory, those with the most bytes first.
     growth : MemoryGrowth or None
         The memory that each call keeps after its end, if it keeps any.
     changes : list of MemoryChange

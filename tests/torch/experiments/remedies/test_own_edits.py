@@ -175,7 +175,7 @@ def step(x):
 
 
 @pytest.mark.exhaustive
-def test_a_branch_that_never_runs_does_not_count_as_working(judge: Judge) -> None:
+def test_an_edit_in_a_branch_that_never_runs_is_not_fully_verified(judge: Judge) -> None:
     text = """import torch
 
 

@@ -131,7 +131,7 @@ def open_page(
     pages: list[Page] = []
     failures = request.session.testsfailed
 
-    def opened(
+    def open_address(
         url: str | Path, *, scheme: Any = "light", scripts: bool = True, width: int = 1280, keep: bool = False
     ) -> PageUnderTest:
         address = url.as_uri() if isinstance(url, Path) else url
@@ -139,7 +139,7 @@ def open_page(
         loaded = page_under_test is not None
         if page_under_test is None:
             context: BrowserContext = request.getfixturevalue("profile" if scripts else "without_scripts")
-            page_under_test = watched(context.new_page())
+            page_under_test = watch_page(context.new_page())
         page_under_test.page.set_viewport_size({"width": width, "height": 800})
         page_under_test.page.emulate_media(color_scheme=scheme)
         if not loaded:
@@ -150,7 +150,7 @@ def open_page(
             pages.append(page_under_test.page)
         return page_under_test
 
-    yield opened
+    yield open_address
     if request.session.testsfailed > failures:
         pages += [kept_page.page for kept_page in kept_pages.values()]
         kept_pages.clear()
@@ -177,7 +177,7 @@ def _is_jupyterlabs_own(error: Error) -> bool:
     )
 
 
-def watched(page: Page) -> PageUnderTest:
+def watch_page(page: Page) -> PageUnderTest:
     page_under_test = PageUnderTest(page)
     page.on(
         "pageerror",
@@ -192,9 +192,9 @@ def watched(page: Page) -> PageUnderTest:
 
 @pytest.fixture
 def open_report(open_page: Callable[..., PageUnderTest], tmp_path: Path) -> Callable[..., PageUnderTest]:
-    def opened(report: Report, **options: Any) -> PageUnderTest:
+    def save_and_open(report: Report, **options: Any) -> PageUnderTest:
         path = tmp_path / "report.html"
         report.save(path)
         return open_page(path, **options)
 
-    return opened
+    return save_and_open

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from jupyter_graphbreak.results import Report
 from tests.browser.pages import command, opened_in_lab, run_all, theme, trust, wait_for_kernel
-from tests.browser.test_marks import broken, cell, line
+from tests.browser.test_marks import broken_marks, cell, line
 from tests.browser.test_panel import panel, row, rows, show_panel, wait_for_line
 from tests.browser.test_reading import SELECTED, cells, press, some_keys
 from tests.support.lab_server import report_cell
@@ -200,7 +200,7 @@ def test_a_note_never_covers_text_side_by_side(open_page: Open, lab: Lab) -> Non
     lab.save("beside", two_breaks(), hostile())
     opened = opened_in_lab(open_page, lab, "beside")
     page = opened.page
-    expect(broken(cell(page, 0))).to_have_count(2)
+    expect(broken_marks(cell(page, 0))).to_have_count(2)
     command(page, "notebook:toggle-render-side-by-side-current")
     expect(page.locator(".jp-mod-sideBySide")).to_have_count(1)
     page.wait_for_timeout(500)
@@ -440,7 +440,7 @@ def test_a_new_run_removes_the_selection(open_page: Open, lab: Lab) -> None:
     command(page, "notebook:run-cell")
     expect(cell(page, 1).locator(".jp-InputPrompt")).to_have_text("[3]:", timeout=60_000)
     expect(report).to_have_count(1)
-    expect(broken(cell(page, 1))).to_have_count(1)
+    expect(broken_marks(cell(page, 1))).to_have_count(1)
     expect(selected).to_have_count(0)
     expect(report.locator(".gb-selected")).to_have_count(0)
 

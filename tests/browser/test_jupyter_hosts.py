@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.pages import command, wait_for_kernel, wait_for_notebook
-from tests.browser.test_marks import DEFINE, STEP, activate, broken, cell, explain
+from tests.browser.test_marks import DEFINE, STEP, activate, broken_marks, cell, explain
 from tests.browser.test_panel import row, rows, show_panel, wait_for_line
 from tests.support.sample_reports import hostile, two_breaks
 
@@ -51,8 +51,8 @@ def test_panel_and_marks_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
     for index in (0, 1):
         activate(page, index)
         explain(page)
-    expect(broken(cell(page, 1))).to_have_count(1, timeout=60_000)
-    expect(broken(cell(page, 0))).to_have_count(1)
+    expect(broken_marks(cell(page, 1))).to_have_count(1, timeout=60_000)
+    expect(broken_marks(cell(page, 0))).to_have_count(1)
     # Shortcuts of the notebook are matched before the report gets a key.
     report = page.locator(".graphbreak.gb-live").last
     for element in (report.get_by_role("tab", name="Graphs"), report.locator(".gb-break summary").first):

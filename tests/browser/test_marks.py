@@ -55,7 +55,7 @@ def line(within: Locator, text: str) -> Locator:
     return within.locator(".cm-line", has_text=text)
 
 
-def marked(within: Locator, name: str) -> list[int]:
+def lines_with_class(within: Locator, name: str) -> list[int]:
     """Return the numbers of the lines that have a class."""
     numbers: list[int] = within.locator(".cm-line").evaluate_all(
         "(lines, name) => lines.flatMap((line, at) => line.classList.contains(name) ? [at + 1] : [])", name
@@ -63,11 +63,11 @@ def marked(within: Locator, name: str) -> list[int]:
     return numbers
 
 
-def broken(within: Locator) -> Locator:
+def broken_marks(within: Locator) -> Locator:
     return within.locator(".jp-GraphBreakMark.jp-mod-broken")
 
 
-def stale(within: Locator) -> Locator:
+def stale_marks(within: Locator) -> Locator:
     return within.locator(".jp-GraphBreakMark.jp-mod-stale")
 
 
@@ -106,28 +106,28 @@ def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
     wait_for_kernel(page)
     explain(page, "all")
     step = cell(page, 1)
-    expect(broken(step)).to_have_count(1, timeout=60_000)
+    expect(broken_marks(step)).to_have_count(1, timeout=60_000)
     # A function of another cell is marked there; cells that only define, or do not use torch, have no report.
-    expect(broken(cell(page, 0))).to_have_count(1)
+    expect(broken_marks(cell(page, 0))).to_have_count(1)
     expect(page.locator(".graphbreak")).to_have_count(1)
     assert sources(page) == [DEFINE, STEP, "1 / 0\n", "later = True"]
     expect(page.get_by_text("ZeroDivisionError").first).to_be_visible()
     expect(cell(page, 3).locator(".jp-InputPrompt")).to_have_text("[ ]:")
-    assert marked(step, "jp-mod-broken") == [4]
-    assert marked(cell(page, 0), "jp-mod-broken") == [3]
+    assert lines_with_class(step, "jp-mod-broken") == [4]
+    assert lines_with_class(cell(page, 0), "jp-mod-broken") == [3]
     expect(step.locator(".jp-GraphBreakMark-cut")).to_have_text("y.sum() > 3")
     expect(step.locator(".jp-GraphBreakMark-note", has_text="✂1 Branch on a tensor's value")).to_be_visible()
-    expect(stale(page.locator(".jp-Notebook"))).to_have_count(0)
+    expect(stale_marks(page.locator(".jp-Notebook"))).to_have_count(0)
     opened.shoot("marks-light")
 
     activate(page, 1)
     command(page, "notebook:run-cell")
-    expect(stale(step)).not_to_have_count(0, timeout=30_000)
-    assert marked(step, "jp-mod-stale") == marked(step, "jp-GraphBreakMark")
+    expect(stale_marks(step)).not_to_have_count(0, timeout=30_000)
+    assert lines_with_class(step, "jp-mod-stale") == lines_with_class(step, "jp-GraphBreakMark")
     opened.shoot("marks-stale")
     explain(page)
-    expect(stale(page.locator(".jp-Notebook"))).to_have_count(0, timeout=30_000)
-    expect(broken(step)).to_have_count(1)
+    expect(stale_marks(page.locator(".jp-Notebook"))).to_have_count(0, timeout=30_000)
+    expect(broken_marks(step)).to_have_count(1)
     # The marks appear before the kernel's reply, which would restore the number of a cleared cell.
     expect(step.locator(".jp-InputPrompt")).to_have_text(re.compile(r"\d"))
     command(page, "notebook:clear-cell-output")
@@ -142,34 +142,34 @@ def test_marks_follow_edits(open_page: Open, lab: Lab) -> None:
     opened = opened_in_lab(open_page, lab, "edit")
     page = opened.page
     own = cell(page, 0)
-    expect(broken(own)).to_have_count(2)
+    expect(broken_marks(own)).to_have_count(2)
     expect(cell(page, 1).locator(".jp-GraphBreakMark-gutter")).to_have_count(0)
-    assert marked(own, "jp-mod-forbidden") == [8, 9, 10, 11, 12, 16]
+    assert lines_with_class(own, "jp-mod-forbidden") == [8, 9, 10, 11, 12, 16]
     opened.shoot("marks-scopes")
 
     own.locator(".cm-line").first.click()
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
-    assert marked(own, "jp-mod-broken") == [6, 15]
-    expect(stale(own)).to_have_count(0)
+    assert lines_with_class(own, "jp-mod-broken") == [6, 15]
+    expect(stale_marks(own)).to_have_count(0)
     line(own, "if score > 3").click()
     page.keyboard.press("End")
     page.keyboard.type("  # why")
-    assert marked(own, "jp-mod-stale") == [15]
+    assert lines_with_class(own, "jp-mod-stale") == [15]
     expect(own.locator(".jp-GraphBreakMark-cut")).to_have_text("log_stats(x)")
     opened.shoot("marks-edited")
     for _ in "  # why":
         page.keyboard.press("Backspace")
-    expect(stale(own)).to_have_count(0)
+    expect(stale_marks(own)).to_have_count(0)
 
     command(page, "jupyter-graphbreak:toggle-marks")
     expect(page.locator(".jp-GraphBreakMark, .jp-GraphBreakMark-gutter")).to_have_count(0)
     command(page, "jupyter-graphbreak:toggle-marks")
-    expect(broken(own)).to_have_count(2)
+    expect(broken_marks(own)).to_have_count(2)
 
-    before = broken(own).first.evaluate("line => getComputedStyle(line).backgroundColor")
+    before = broken_marks(own).first.evaluate("line => getComputedStyle(line).backgroundColor")
     theme(page, "JupyterLab Dark")
-    assert broken(own).first.evaluate("line => getComputedStyle(line).backgroundColor") != before
+    assert broken_marks(own).first.evaluate("line => getComputedStyle(line).backgroundColor") != before
     opened.shoot("marks-dark")
     assert [*opened.errors, *opened.complaints] == []
 
@@ -213,7 +213,7 @@ def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
     lab.save("library", hostile())
     opened = opened_in_lab(open_page, lab, "library")
     page = opened.page
-    expect(broken(cell(page, 0))).to_have_count(1)
+    expect(broken_marks(cell(page, 0))).to_have_count(1)
     cell(page, 0).locator(".jp-GraphBreakMark-cut").first.hover()
     expect(page.locator(".jp-GraphBreakMark-hint")).to_contain_text(HOSTILE)
     cell_id = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[0].model.id")

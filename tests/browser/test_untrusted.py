@@ -142,7 +142,7 @@ def test_a_notebook_with_10_000_breaks_on_one_line(open_page: Open, lab: Lab, tr
 
 @pytest.mark.exhaustive
 def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> None:
-    def corrupted(number: Any, reference: str) -> dict[str, Any]:
+    def corrupt_report(number: Any, reference: str) -> dict[str, Any]:
         def corrupt(value: Any, name: str = "") -> Any:
             if isinstance(value, dict):
                 return {key: corrupt(inner, key) for key, inner in value.items()}
@@ -160,7 +160,7 @@ def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> 
 
     cells = []
     for number, reference in ((-5, "__proto__"), (0, "b1"), (10**9, "constructor"), (2**60, ""), (1, "0/0")):
-        cells.append(carrying(corrupted(number, reference)))
+        cells.append(carrying(corrupt_report(number, reference)))
     without_fields = report_cell(two_breaks())
     without_fields.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
     with_foreign_markup = report_cell(two_breaks())

@@ -84,14 +84,14 @@ def firefox(profile: Path, port: int) -> Iterator[Firefox]:
     command = [name, "--headless", "--no-remote", "--profile", str(profile), f"--remote-debugging-port={port}"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        with closing(_connected(port)) as socket:
+        with closing(_connect_socket(port)) as socket:
             yield Firefox(socket)
     finally:
         process.terminate()
         process.wait(20)
 
 
-def _connected(port: int) -> websocket.WebSocket:
+def _connect_socket(port: int) -> websocket.WebSocket:
     for _ in range(120):
         try:
             return websocket.create_connection(f"ws://127.0.0.1:{port}/session", timeout=60, suppress_origin=True)

@@ -80,7 +80,7 @@ class Page:
         self.evaluate(f"document.querySelector({json.dumps(selector)}).focus()")
 
 
-def _opened(name: str, folder: Path, port: int) -> AbstractContextManager[Any]:
+def _open_browser(name: str, folder: Path, port: int) -> AbstractContextManager[Any]:
     return firefox(folder, port) if name == "firefox" else webkit(port)
 
 
@@ -100,7 +100,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     (folder / "profile").mkdir()
-    with _opened(request.param, folder / "profile", port) as browser:
+    with _open_browser(request.param, folder / "profile", port) as browser:
         browser.open(path)
         opened = Page(browser)
         assert opened.wait_for("document.querySelector('.gb-live') !== null")

@@ -89,7 +89,7 @@ def webkit(port: int) -> Iterator[WebKit]:
     }
     driver = subprocess.Popen(["WebKitWebDriver", f"--port={port}"], env=environment, stderr=subprocess.DEVNULL)
     try:
-        window = _connected(port)
+        window = _connect_window(port)
         yield window
         window.close()
     finally:
@@ -98,7 +98,7 @@ def webkit(port: int) -> Iterator[WebKit]:
             process.wait(20)
 
 
-def _connected(port: int) -> WebKit:
+def _connect_window(port: int) -> WebKit:
     for _ in range(120):
         try:
             return WebKit(port)

@@ -1,4 +1,4 @@
-"""Each program on a cause's page breaks for that cause, each fix removes the break, and the measured line is right."""
+"""A cause's programs break for that cause, each fix removes the break, and the line "Measured: ..." is right."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Logged(logging.Handler):
 
 @dataclass
 class Outcome:
-    """Everything that a reader could notice about a call; the names are the words of the measured line."""
+    """Everything that a reader could notice about a call; the names are the words of the line "Measured: ..."."""
 
     value: Any = None
     gradients: Any = None
@@ -82,14 +82,14 @@ def _is_equal(one: Any, other: Any) -> bool:
     return True
 
 
-def _copied(value: Any, copies: dict[int, torch.Tensor]) -> Any:
+def _copy_tensors(value: Any, copies: dict[int, torch.Tensor]) -> Any:
     """Copy tensors; one that occurs twice is one tensor afterwards as well."""
     if isinstance(value, torch.Tensor):
         copied = value.detach().clone().requires_grad_(value.requires_grad)
         return copies.setdefault(id(value), copied)
     if isinstance(value, dict):
-        return {key: _copied(item, copies) for key, item in value.items()}
-    return type(value)(_copied(item, copies) for item in value) if isinstance(value, (list, set)) else value
+        return {key: _copy_tensors(item, copies) for key, item in value.items()}
+    return type(value)(_copy_tensors(item, copies) for item in value) if isinstance(value, (list, set)) else value
 
 
 def _tensors(values: list[Any]) -> list[torch.Tensor]:
@@ -154,7 +154,7 @@ class Program:
             exec(self._code, namespace)  # noqa: S102 - the page's program
             with jupyter_graphbreak.capture() as run:
                 outcomes = [
-                    _outcome(namespace[self.function], _copied(self._arguments(call, namespace), {}))
+                    _outcome(namespace[self.function], _copy_tensors(self._arguments(call, namespace), {}))
                     for call in self._calls
                 ]
         logging.getLogger().setLevel(level)

@@ -25,12 +25,12 @@ PAGES = "".join(
 X = torch.ones(3)
 
 
-def _compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     return torch.compile(function, **{"backend": "aot_eager", **options})
 
 
 def _recompiles() -> None:
-    call = _compiled(lambda x: x + 1)
+    call = _compile(lambda x: x + 1)
     call(X)
     with torch.compiler.set_stance("fail_on_recompile"):
         call(torch.ones(3, 2))
@@ -38,7 +38,7 @@ def _recompiles() -> None:
 
 def _unknown_stance() -> None:
     with torch.compiler.set_stance("eager"):
-        _compiled(lambda x: x + 1)(X)
+        _compile(lambda x: x + 1)(X)
 
 
 def _real_tensor_in_a_fake_kernel() -> None:
@@ -47,7 +47,7 @@ def _real_tensor_in_a_fake_kernel() -> None:
         return x + X
 
     shifted.register_fake(lambda x: x + X)
-    _compiled(lambda x: shifted(x) + 1)(X)
+    _compile(lambda x: shifted(x) + 1)(X)
 
 
 def _operator_without_fake_kernel() -> None:
@@ -55,7 +55,7 @@ def _operator_without_fake_kernel() -> None:
     def opaque(x: torch.Tensor) -> torch.Tensor:
         return x.clone()
 
-    _compiled(lambda x: opaque(x) + 1)(X)
+    _compile(lambda x: opaque(x) + 1)(X)
 
 
 def _operator_with_a_list_and_a_default() -> None:
@@ -65,7 +65,7 @@ def _operator_with_a_list_and_a_default() -> None:
 
     listed.register_fake(lambda x, flag=False: [torch.empty_like(x)])  # noqa: ARG005 - the schema
     listed.register_autograd(lambda _ctx, gradients: (gradients[0], None))
-    _compiled(lambda x: listed(x)[0] + 1)(torch.ones(3, requires_grad=True))
+    _compile(lambda x: listed(x)[0] + 1)(torch.ones(3, requires_grad=True))
 
 
 def _operator_that_returns_its_input() -> None:
@@ -74,7 +74,7 @@ def _operator_that_returns_its_input() -> None:
         return x
 
     same.register_fake(torch.empty_like)
-    _compiled(lambda x: same(x) + 1)(X)
+    _compile(lambda x: same(x) + 1)(X)
 
 
 def _two_sizes_in_a_fake_kernel() -> None:
@@ -87,7 +87,7 @@ def _two_sizes_in_a_fake_kernel() -> None:
         torch.library.get_ctx().new_dynamic_size()
         return x.new_empty(torch.library.get_ctx().new_dynamic_size(), 1, dtype=torch.long)
 
-    _compiled(lambda x: nonzero(x) + 1, fullgraph=True)(X)
+    _compile(lambda x: nonzero(x) + 1, fullgraph=True)(X)
 
 
 def _kept_while_traced() -> None:
@@ -98,7 +98,7 @@ def _kept_while_traced() -> None:
         kept_lines.append(x)
         return x + 1
 
-    _compiled(lambda x: keep(x) + 1)(X)
+    _compile(lambda x: keep(x) + 1)(X)
     kept_lines[-1].sum().item()
 
 
@@ -116,18 +116,18 @@ def _filtered(x: torch.Tensor) -> torch.Tensor:
 def _outside_of_its_range() -> None:
     x = torch.ones(3)
     torch._dynamo.mark_dynamic(x, 0, min=4, max=8)
-    _compiled(lambda x: x + 1)(x)
+    _compile(lambda x: x + 1)(x)
 
 
 def _two_losses() -> None:
     x = torch.ones(3, requires_grad=True)
-    first, second = _compiled(lambda x: ((x * 2).exp(), (x + 1).sin()))(x)
+    first, second = _compile(lambda x: ((x * 2).exp(), (x + 1).sin()))(x)
     first.sum().backward()
     second.sum().backward()
 
 
 def _changed_result() -> None:
-    y = _compiled(lambda x: x.exp(), backend="inductor")(torch.ones(3, requires_grad=True))
+    y = _compile(lambda x: x.exp(), backend="inductor")(torch.ones(3, requires_grad=True))
     y.add_(1).sum().backward()
 
 
@@ -135,7 +135,7 @@ def _made_under_inference_mode() -> None:
     with torch.inference_mode():
         x = torch.ones(3)
     weight = torch.ones(3, requires_grad=True)
-    _compiled(lambda x: (x * weight).sum())(x)
+    _compile(lambda x: (x * weight).sum())(x)
 
 
 def _tf32_in_the_new_way() -> None:
@@ -160,7 +160,7 @@ class Applied(nn.Module):
         return self.function(x)
 
 
-def _exported(function: Callable[..., Any], x: Any = X, **options: Any) -> torch.export.ExportedProgram:
+def _export(function: Callable[..., Any], x: Any = X, **options: Any) -> torch.export.ExportedProgram:
     return torch.export.export(Applied(function), (x,), **options)
 
 
@@ -174,7 +174,7 @@ def _masked_in_place() -> None:
             self.weight.data *= 2
             return super().forward(x)
 
-    _compiled(Masked(3, 3))(X)
+    _compile(Masked(3, 3))(X)
 
 
 def _copied_with_a_result() -> None:
@@ -236,21 +236,21 @@ def _operator_without_namespace() -> None:
 
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "A callable function is expected": lambda: torch.compile(X),  # type: ignore[call-overload]
-    "Invalid backend: 'inductr'": lambda: _compiled(lambda x: x, backend="inductr")(X),
-    "Unexpected type of attr": lambda: _compiled(lambda x: x, backend="inductor", options={"max_autotune": "a"})(X),
+    "Invalid backend: 'inductr'": lambda: _compile(lambda x: x, backend="inductr")(X),
+    "Unexpected type of attr": lambda: _compile(lambda x: x, backend="inductor", options={"max_autotune": "a"})(X),
     "capture_scalar_output does not exist": lambda: setattr(torch._dynamo.config, "capture_scalar_output", True),
     "Linear does not support len()": lambda: len(torch.compile(nn.Linear(2, 2))),  # type: ignore[arg-type]
     "invalid torch.compile stance": _unknown_stance,
-    "Attempt to trace forbidden callable": lambda: _compiled(lambda x: (torch._dynamo.mark_dynamic(x, 0), x + 1)[1])(X),
+    "Attempt to trace forbidden callable": lambda: _compile(lambda x: (torch._dynamo.mark_dynamic(x, 0), x + 1)[1])(X),
     "Detected recompile when torch.compile stance is 'fail_on_recompile'": _recompiles,
     "mix of the legacy and new APIs to set the TF32 status": _tf32_in_the_new_way,
-    "Graph breaks are not supported with aot compile": lambda: _compiled(lambda x: x).aot_compile(((X,), {})),  # type: ignore[attr-defined]
-    "Dynamo failed to run FX node with fake tensors": lambda: _compiled(torch.matmul)(torch.ones(2, 3), torch.ones(2)),
-    "Cannot view a tensor with shape": lambda: _compiled(lambda x: x.t().view(-1))(torch.ones(2, 3)),
+    "Graph breaks are not supported with aot compile": lambda: _compile(lambda x: x).aot_compile(((X,), {})),  # type: ignore[attr-defined]
+    "Dynamo failed to run FX node with fake tensors": lambda: _compile(torch.matmul)(torch.ones(2, 3), torch.ones(2)),
+    "Cannot view a tensor with shape": lambda: _compile(lambda x: x.t().view(-1))(torch.ones(2, 3)),
     "Please convert all Tensors to FakeTensors first": _real_tensor_in_a_fake_kernel,
     "Attempting to use FunctionalTensor on its own": _kept_while_traced,
-    "Could not guard on data-dependent expression Eq(u0, 0)": lambda: _compiled(_filtered, fullgraph=True)(X),
-    "u0 <= 2": lambda: _compiled(_checked, fullgraph=True)(X),
+    "Could not guard on data-dependent expression Eq(u0, 0)": lambda: _compile(_filtered, fullgraph=True)(X),
+    "u0 <= 2": lambda: _compile(_checked, fullgraph=True)(X),
     "3 not in range [4, 8]": _outside_of_its_range,
     "Pending unbacked symbols {u0} not in returned outputs": _two_sizes_in_a_fake_kernel,
     "Trying to backward through the graph a second time": _two_losses,
@@ -270,33 +270,33 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
         Applied(lambda x: x if x.sum() > 0 else -x)
     ),
     "using FX to symbolically trace a dynamo-optimized function": lambda: torch.fx.symbolic_trace(
-        Applied(_compiled(torch.sin))
+        Applied(_compile(torch.sin))
     ),
-    "Could not guard on data-dependent expression u0 > 4": lambda: _exported(
+    "Could not guard on data-dependent expression u0 > 4": lambda: _export(
         lambda x: x + 1 if x.max().item() > 4 else x, torch.tensor([2, 1])
     ),
-    "Could not extract specialized integer from data-dependent expression u0": lambda: _exported(
+    "Could not extract specialized integer from data-dependent expression u0": lambda: _export(
         lambda x: x + 1 if len(x[x > 0]) == 0 else x
     ),
-    "satisfy the generated guard (L['x'].size()[0] % 2) == 0": lambda: _exported(
+    "satisfy the generated guard (L['x'].size()[0] % 2) == 0": lambda: _export(
         lambda x: _halves(x) if x.shape[0] % 2 == 0 else x, torch.ones(4), dynamic_shapes=({0: torch.export.Dim("b")},)
     ),
-    "export 0/1 specialized due to hint of 1": lambda: _exported(
+    "export 0/1 specialized due to hint of 1": lambda: _export(
         lambda x: x + 1, torch.ones(1), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)
     ),
-    "its top-level keys must be the arg names": lambda: _exported(lambda x: x + 1, dynamic_shapes={"y": {0: None}}),
-    "Guard failed: x.size()[0] == 4": lambda: _exported(lambda x: x + 1, torch.ones(4)).module()(torch.ones(5)),
-    "Trying to flatten user inputs with exported input tree spec": lambda: _exported(lambda x: x + 1).module()(X, X),
-    "Ran into a kwarg keyword mismatch": lambda: _exported(lambda x: x + 1).module()(y=X),
-    "Unable to call ExportedProgram directly": lambda: _exported(lambda x: x + 1)(X),
+    "its top-level keys must be the arg names": lambda: _export(lambda x: x + 1, dynamic_shapes={"y": {0: None}}),
+    "Guard failed: x.size()[0] == 4": lambda: _export(lambda x: x + 1, torch.ones(4)).module()(torch.ones(5)),
+    "Trying to flatten user inputs with exported input tree spec": lambda: _export(lambda x: x + 1).module()(X, X),
+    "Ran into a kwarg keyword mismatch": lambda: _export(lambda x: x + 1).module()(y=X),
+    "Unable to call ExportedProgram directly": lambda: _export(lambda x: x + 1)(X),
     "We found a fake tensor in the exported program constant's list": _changed_parameter,
     "it must override the setup_context staticmethod": _function_without_setup,
     "not enough values to unpack (expected 2, got 1)": _operator_without_namespace,
-    "Export only supports pytree containers": lambda: _exported(lambda x: x, object()),
-    ".numpy() is not supported for tensor subclasses": lambda: _exported(lambda x: torch.from_numpy(x.numpy() + 1)),
-    "Calling train() is not supported yet": lambda: _exported(lambda x: x + 1).module().train(),
+    "Export only supports pytree containers": lambda: _export(lambda x: x, object()),
+    ".numpy() is not supported for tensor subclasses": lambda: _export(lambda x: torch.from_numpy(x.numpy() + 1)),
+    "Calling train() is not supported yet": lambda: _export(lambda x: x + 1).module().train(),
     "Only ExportedProgram is supported": lambda: torch._inductor.aoti_compile_and_package(nn.Linear(2, 2)),
-    "index out of bounds: 0 <= tmp": lambda: _compiled(lambda x, i: x[i] + 1, backend="inductor")(X, torch.tensor([5])),
+    "index out of bounds: 0 <= tmp": lambda: _compile(lambda x, i: x[i] + 1, backend="inductor")(X, torch.tensor([5])),
 }
 
 

@@ -28,7 +28,7 @@ LAST = "x399"
 CODE = "".join(f"x{number} = x{number - 1} + 1\n" for number in range(1, 400))
 
 
-def rendered(output_index: int | None) -> str:
+def render_report_page(output_index: int | None) -> str:
     """Return the page's HTML for the second output of a notebook, whose report has long code in compressed form."""
     report = two_breaks()
     graphs = [replace(graph, code=CODE if index == 0 else graph.code) for index, graph in enumerate(report.graphs)]
@@ -44,16 +44,16 @@ def rendered(output_index: int | None) -> str:
     return str(container.astext())
 
 
-def unpacked(html: str) -> str:
+def unpack_data(html: str) -> str:
     """Return a snippet with the data that it has in compressed form."""
     packed = re.findall(r"<script[^>]*>\s*(H4sI[^<]+)", html)
     return html + "".join(gzip.decompress(base64.b64decode(block)).decode() for block in packed)
 
 
 def test_a_page_has_the_code_that_an_output_holds_in_compressed_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert LAST in unpacked(rendered(1))
-    without_code = unpacked(rendered(None))
+    assert LAST in unpack_data(render_report_page(1))
+    without_code = unpack_data(render_report_page(None))
     assert LAST not in without_code
     assert "score &gt; 3" in without_code
     monkeypatch.delattr(NotebookClientBase, "code_cell_outputs")
-    assert unpacked(rendered(1)) == without_code
+    assert unpack_data(render_report_page(1)) == without_code

@@ -207,7 +207,7 @@ MACHINERY = re.compile(
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def executed(site: Path, name: str) -> NotebookNode:
+def read_executed(site: Path, name: str) -> NotebookNode:
     notebook: NotebookNode = nbformat.read(site.parent / "jupyter_execute" / f"{name}.ipynb", as_version=4)
     return notebook
 
@@ -239,7 +239,7 @@ def _place(report: Report, place: location.Location) -> str:
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_reports_agree_with_the_page(site: Path, name: str) -> None:
     actual = []
-    for report in reports(executed(site, name)):
+    for report in reports(read_executed(site, name)):
         places = [_place(report, b.location) for b in report.breaks if b.location]
         summary = report.summary
         actual.append((places, summary.events, summary.graphs, summary.skipped, summary.recompiles))
@@ -248,7 +248,7 @@ def test_reports_agree_with_the_page(site: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_no_output_contains_machinery_or_a_path_of_this_machine(site: Path, name: str) -> None:
-    notebook = executed(site, name)
+    notebook = read_executed(site, name)
     assert outputs(notebook)
     for text in shown(notebook):
         assert [private for private in PRIVATE if private in text] == []
@@ -260,11 +260,11 @@ def test_no_output_contains_machinery_or_a_path_of_this_machine(site: Path, name
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_page_opens_as_a_notebook_with_the_same_cells(site: Path, name: str) -> None:
     cells = [cell.source for cell in jupytext.read(PAGES[name]).cells if cell.cell_type == "code"]
-    assert cells == [cell.source for cell in executed(site, name).cells if cell.cell_type == "code"]
+    assert cells == [cell.source for cell in read_executed(site, name).cells if cell.cell_type == "code"]
 
 
 def test_permissions_agree_with_the_page_on_error_on_graph_break(site: Path) -> None:
-    last_breaks = [report.breaks[-1] for report in reports(executed(site, "error_on_graph_break"))]
+    last_breaks = [report.breaks[-1] for report in reports(read_executed(site, "error_on_graph_break"))]
     assert [graph_break.outcome for graph_break in last_breaks] == (
         ["resumed"] * 3 + ["error"] + ["resumed"] * 2 + ["error"] * 2 + ["resumed"]
     )
@@ -277,7 +277,7 @@ def test_permissions_agree_with_the_page_on_error_on_graph_break(site: Path) -> 
 
 def test_the_table_of_both_settings_is_right(site: Path) -> None:
     shown_tables = (
-        output.get("data", {}).get("text/markdown") for output in outputs(executed(site, "error_on_graph_break"))
+        output.get("data", {}).get("text/markdown") for output in outputs(read_executed(site, "error_on_graph_break"))
     )
     table = next(filter(None, shown_tables)).split("\n")
     cells = [[cell.strip(" `") for cell in row.strip("|").split("|")] for row in table[2:]]
@@ -290,14 +290,14 @@ def test_the_table_of_both_settings_is_right(site: Path) -> None:
 
 
 def test_eager_functions_agree_with_the_page_on_skipped_functions(site: Path) -> None:
-    functions = [[skipped.function for skipped in report.skipped] for report in reports(executed(site, "skipped"))]
+    functions = [[skipped.function for skipped in report.skipped] for report in reports(read_executed(site, "skipped"))]
     expected = [["accumulate"], [], ["accumulate"], ["step"], [], [], ["step"], [], ["step"], ["product"], ["announce"]]
     assert functions == expected
 
 
 def test_breaks_of_the_case_studies_are_at_the_lines_that_are_marked(site: Path) -> None:
     marked = []
-    for cell in executed(site, "case_studies").cells:
+    for cell in read_executed(site, "case_studies").cells:
         lines = {number for number, line in enumerate(cell.source.splitlines(), 1) if "# break" in line}
         for output in cell.get("outputs", []):
             if MIME_TYPE in output.get("data", {}):
@@ -320,22 +320,22 @@ def test_every_cause_has_a_page_and_reports_link_to_it(site: Path) -> None:
 def test_claims_of_the_pages_on_fixes(site: Path) -> None:
     counts = [
         (report.summary.breaks, report.summary.graphs, report.summary.skipped)
-        for report in reports(executed(site, "fullgraph"))
+        for report in reports(read_executed(site, "fullgraph"))
     ]
     assert counts == [(3, 1, 1), (4, 4, 0), (1, 2, 0), (0, 1, 0)]
-    later_calls = outputs(executed(site, "escape_hatches"))
+    later_calls = outputs(read_executed(site, "escape_hatches"))
     assert any(output.get("data", {}).get("text/plain") == "(3, 3)" for output in later_calls)
 
 
 def test_the_gate_of_the_page_on_ci_fails_on_the_new_break(site: Path) -> None:
-    printed = "".join(output.get("text", "") for output in outputs(executed(site, "ci")))
+    printed = "".join(output.get("text", "") for output in outputs(read_executed(site, "ci")))
     assert "status 1" in printed
     assert "new    train.py in step   print(x.shape)" in printed
     assert "1 failed, 2 passed" in printed
 
 
 def test_the_recompile_limit_is_reported_with_its_cause(site: Path) -> None:
-    of_page = reports(executed(site, "recompiles"))
+    of_page = reports(read_executed(site, "recompiles"))
     assert [skipped.kind for report in of_page for skipped in report.skipped] == [
         "recompile limit",
         "shared wrapper",
@@ -372,7 +372,7 @@ def test_the_page_on_models_agrees_with_the_recording(site: Path) -> None:
     recording = (ROOT / "benchmarks" / "architectures.jsonl").read_text(encoding="utf-8")
     versions, *lines = map(json.loads, recording.splitlines())
     assert [private for private in PRIVATE if private in recording] == []
-    summary, table, *_ = (output["data"]["text/markdown"] for output in outputs(executed(site, "models")))
+    summary, table, *_ = (output["data"]["text/markdown"] for output in outputs(read_executed(site, "models")))
     breaking = [line for line in lines if line.get("breaks") and not line["training"]]
     assert versions["torch"] in summary
     assert f"{len(breaking)} break" in summary

@@ -35,7 +35,7 @@ def neutral(text: str) -> str:
     return re.sub(r"0x[0-9a-f]{6,}", "0x0", text)
 
 
-def trimmed(log: str) -> str:
+def trim_log(log: str) -> str:
     """Return a log with the entries that a report reads."""
     lines = []
     for entry in re.split(r"\n(?=[^\t])", log.rstrip("\n")):
@@ -72,7 +72,7 @@ def main() -> None:
                 [sys.executable, PROGRAMS / f"{name}.py"], env=environment, check=False, stdout=subprocess.DEVNULL
             )
             (log,) = Path(traces).iterdir()
-            (folder / f"{name}.log").write_text(trimmed(log.read_text(encoding="utf-8")), encoding="utf-8")
+            (folder / f"{name}.log").write_text(trim_log(log.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -196,8 +196,8 @@ def test_a_run_is_named_after_the_module_and_not_after_a_wrapper_or_the_base_cla
 KEPT: dict[str, object] = {}
 
 
-def keep(*given: object) -> None:
-    KEPT["last"] = given[2]
+def keep(*arguments: object) -> None:
+    KEPT["last"] = arguments[2]
 
 
 def test_a_module_of_torchs_own_class_names_the_wrapper_that_is_compiled() -> None:

@@ -3252,7 +3252,7 @@ def f(x):
     return loss + counters[0]
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a side in place and a side that replaces, right
+# === one branch modifies in place, the other rebinds, right
 def f(x):
     y = x * 1
     if y.sum() > 0:
@@ -3262,7 +3262,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a side in place and a side that replaces, wrong
+# === one branch modifies in place, the other rebinds, wrong
 def f(x):
     y = x * 1
     parts = [y]

@@ -154,7 +154,7 @@ def test_role_of_a_call(call: Any, expected: str) -> None:
     ],
 )
 def test_role_depends_on_the_arguments(args: Any, expected: str) -> None:
-    assert role(lambda *given: given[0] + 1, *args) == expected
+    assert role(lambda *arguments: arguments[0] + 1, *args) == expected
 
 
 def test_callables_that_may_be_compiled() -> None:

@@ -336,7 +336,7 @@ def test_a_result_that_is_more_precise_than_in_eager_mode_is_right() -> None:
 
 def test_a_smooth_function_with_a_larger_error_than_rounding_is_wrong() -> None:
     def imprecise(graph: torch.fx.GraphModule, _: Any) -> Any:
-        return lambda *given: [result * (1 + 1e-3) for result in graph(*given)]
+        return lambda *arguments: [result * (1 + 1e-3) for result in graph(*arguments)]
 
     check = check_call(lambda x: x * 2, imprecise, torch.rand(64, requires_grad=True))
     assert not check.equal
@@ -353,7 +353,7 @@ def test_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
             raise ValueError("no")
 
     def refuses_backward(graph: torch.fx.GraphModule, _: Any) -> Any:
-        return lambda *given: [Refusing.apply(result) for result in graph(*given)]  # type: ignore[no-untyped-call]
+        return lambda *arguments: [Refusing.apply(result) for result in graph(*arguments)]  # type: ignore[no-untyped-call]
 
     net = torch.nn.Linear(3, 3)
     net(torch.ones(2, 3)).sum().backward()  # a gradient that only a failed backward pass leaves as it is

@@ -21,7 +21,7 @@ from jupyter_graphbreak.report.cost import MemoryCost, MemoryGrowth
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Device, Report
 
-#: The shape of a tensor of float32, and its bytes.
+#: The shape of a float32 tensor, and its size in bytes.
 ROWS, SIZE = (64, 256), 1 << 16
 REPORT = Report("ok", Device("auto", "cpu"))
 
@@ -63,16 +63,16 @@ def test_outputs_in_a_list_are_found_with_the_line_and_the_list() -> None:
 
 
 class Layer(torch.nn.Module):
-    def __init__(self, kept: Any) -> None:
+    def __init__(self, storage: Any) -> None:
         super().__init__()
-        self.kept = kept
+        self.storage = storage
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x.exp()
-        if isinstance(self.kept, dict):
-            self.kept[x] = y
+        if isinstance(self.storage, dict):
+            self.storage[x] = y
         else:
-            self.kept.append(y.detach())
+            self.storage.append(y.detach())
         return y * 2
 
 
@@ -80,7 +80,7 @@ def test_a_cache_by_inputs_grows_and_a_bounded_one_does_not() -> None:
     growth = growth_of(Layer({}), torch.rand(ROWS))
     assert growth is not None
     # Its keys stay as well. A program that uses the same tensor again has only one.
-    assert (growth.compiled_bytes, growth.holder) == (2 * SIZE, "self.kept")
+    assert (growth.compiled_bytes, growth.holder) == (2 * SIZE, "self.storage")
     assert growth_of(Layer(deque(maxlen=3)), torch.rand(ROWS)) is None
 
 

@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.report.cost import MemoryCost
 
-#: The shape of a tensor of float32, and its bytes.
+#: The shape of a float32 tensor, and its size in bytes.
 ROWS, SIZE = (64, 256), 1 << 16
 
 

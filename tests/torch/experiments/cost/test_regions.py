@@ -43,10 +43,10 @@ class Scaled(Block):
 
 
 class Model(torch.nn.Module):
-    def __init__(self, kind: Callable[[int], torch.nn.Module]) -> None:
+    def __init__(self, make_block: Callable[[int], torch.nn.Module]) -> None:
         super().__init__()
         self.first = torch.nn.Linear(8, 8)
-        self.layers = torch.nn.ModuleList(kind(index) for index in range(4))
+        self.layers = torch.nn.ModuleList(make_block(index) for index in range(4))
         self.head = torch.nn.Linear(8, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -64,8 +64,8 @@ class Sequence(torch.nn.Sequential):
         super().__init__(torch.nn.Linear(8, 8), torch.nn.Tanh())
 
 
-def measure_model_of(kind: Callable[[int], torch.nn.Module], backend: str = "aot_eager") -> RegionCost | None:
-    entry = Entry("Model", None, Model(kind), Arguments(torch.rand(3, 8)), backend)
+def region_cost_of(make_block: Callable[[int], torch.nn.Module], backend: str = "aot_eager") -> RegionCost | None:
+    entry = Entry("Model", None, Model(make_block), Arguments(torch.rand(3, 8)), backend)
     with entry.set_up(), sandbox_runs():
         eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
         with compile_separately(compiled.subject.call):
@@ -86,7 +86,7 @@ def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     monkeypatch.setattr(regions, "ratio_in_turn", lambda *_: 1.25)
     forward = Block.forward
-    cost = measure_model_of(Block)
+    cost = region_cost_of(Block)
     assert cost is not None
     assert (cost.block, cost.count, cost.container) == ("Block", 4, "self.layers")
     ways = ways_of(cost)
@@ -102,7 +102,7 @@ def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch
 
 def test_blocks_of_pytorch_itself_are_compiled_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
-    ways = ways_of(measure_model_of(Sequence, "eager"))
+    ways = ways_of(region_cost_of(Sequence, "eager"))
     assert (ways["blocks"].compilations, ways["blocks"].equal) == (1, True)
 
 
@@ -111,7 +111,7 @@ def test_an_attribute_that_differs_is_the_reason_for_compiling_blocks_separately
 ) -> None:
     monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     with torch._dynamo.config.patch(recompile_limit=3):
-        ways = ways_of(measure_model_of(Scaled, "eager"))
+        ways = ways_of(region_cost_of(Scaled, "eager"))
     assert list(ways) == ["whole", "blocks"]  # no two blocks share a nested region
     blocks = ways["blocks"]
     assert (blocks.start_s, blocks.time_ratio) == (None, None)  # nothing would be saved
@@ -136,7 +136,7 @@ def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
 def test_a_way_of_compiling_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     monkeypatch.setattr(regions, "_as_nested_region", _doubled_region)
-    nested = ways_of(measure_model_of(Block))["nested"]
+    nested = ways_of(region_cost_of(Block))["nested"]
     assert (nested.equal, nested.time_ratio) == (False, None)
 
 
@@ -150,7 +150,7 @@ def test_results_are_compared_also_without_a_backward_pass() -> None:
 
 
 def test_nothing_is_compiled_in_other_ways_if_compiling_is_quick() -> None:
-    assert measure_model_of(Block) is None
+    assert region_cost_of(Block) is None
 
 
 def test_blocks_of_one_class_that_hold_most_parameters() -> None:

@@ -398,7 +398,11 @@ def describe_differences(expected: Observation, actual: Observation, remedy: Rem
 
 
 def _is_declared(name: str, expected: Any, actual: Any) -> bool:
-    """Return whether a verdict may declare a difference: random numbers, or a new tensor instead of an argument."""
+    """Return whether "works but differs" allows this difference.
+
+    Random numbers may differ, and a result may be a new tensor instead of an argument or an earlier result. There are
+    then fewer aliases, and the new tensor is an additional entry in ``requires grad``.
+    """
     if name == "requires grad":  # a result that is an argument has no place of its own
         new_places = {place for place in actual.keys() - expected.keys() if not place.startswith("value")}
         return not new_places and expected.items() <= actual.items()

@@ -175,13 +175,13 @@ def step(x):
 
 
 @pytest.mark.exhaustive
-def test_a_branch_that_never_runs_does_not_count_as_working(judge: Judge) -> None:
+def test_an_edit_in_a_branch_that_never_runs_is_not_fully_verified(judge: Judge) -> None:
     text = """import torch
 
 
 def step(x):
     y = x * 2
-    if x.shape[0] > 100:
+    if x.shape[0] > 100_000:  # more than any size that a trial derives
         torch._dynamo.graph_break()
         y = y * 3
     torch._dynamo.graph_break()

@@ -278,7 +278,7 @@ def test_the_users_own_functions_get_verdicts() -> None:
 
 def test_nothing_is_copied_without_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    monkeypatch.setattr(entries, "Subject", lambda *given: made.append(given))
+    monkeypatch.setattr(entries, "Subject", lambda *arguments: made.append(arguments))
     with jupyter_graphbreak.capture() as run:
         torch.compile(branch, backend="eager")(torch.ones(3))
     assert made == []

@@ -52,11 +52,11 @@ class Unreadable:
     __class__ = property(raising)
 
 
-class Fields(type):
+class RaisesOnFieldAccess(type):
     __dataclass_fields__ = property(raising)
 
 
-class WithoutFields(metaclass=Fields):
+class UnreadableFields(metaclass=RaisesOnFieldAccess):
     pass
 
 
@@ -70,8 +70,8 @@ CLAIMING = {
     "mock of a function": mock.create_autospec(lambda x: x),
     **{f"claims {kind.__name__}": claiming(kind) for kind in (list, dict, type, type(raising), torch.nn.Linear)},
     "unreadable": Unreadable(),
-    "without fields": WithoutFields(),
-    "class without fields": WithoutFields,
+    "unreadable fields": UnreadableFields(),
+    "class with unreadable fields": UnreadableFields,
     "weak proxy": weakref.proxy(COUNTER),
     "proxy of a list": Proxy(ITEMS),
     "proxy of a tensor": Proxy(WEIGHT),

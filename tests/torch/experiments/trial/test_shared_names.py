@@ -49,7 +49,7 @@ def count(x: torch.Tensor) -> torch.Tensor:
     return x * len(TICKS)
 
 
-def both_ways(x: torch.Tensor) -> torch.Tensor:
+def note_directly_and_through_meter(x: torch.Tensor) -> torch.Tensor:
     note()
     METER.note()
     return x * len(TICKS)
@@ -89,7 +89,7 @@ def test_function_reads_the_global_that_its_methods_assign() -> None:
 
 def test_function_that_a_method_calls_as_well_changes_only_copies() -> None:
     TICKS.clear()
-    subject = Subject(both_ways, Arguments(torch.ones(())))
+    subject = Subject(note_directly_and_through_meter, Arguments(torch.ones(())))
     with subject.activate():
         assert subject.call(torch.ones(())) == 2
     assert TICKS == []

@@ -150,7 +150,7 @@ UNDONE = {
     "a bound method of a list": ("APPEND(1)", "APPEND.__self__"),
     "an attribute of a number": ("NUMBER.n = getattr(NUMBER, 'n', 0) + 1", "vars(NUMBER)"),
     "a property": ("OWN.read", "own.ITEMS"),
-    "a cached property": ("Own().found", "FOUND"),
+    "a cached property": ("Own().cached_value", "FOUND"),
     "a descriptor of a class": ("OWN.described", "Described.hits"),
     "a class by a decorator": ("dataclasses.dataclass(own.Plain)", "hasattr(own.Plain, '__dataclass_fields__')"),
     "a global by its name": ("globals()['ITEMS'].append(1)", "ITEMS"),
@@ -299,7 +299,7 @@ class Own:
         own.ITEMS.append(1)
         return 1
     @functools.cached_property
-    def found(self):
+    def cached_value(self):
         FOUND.append(1)
         return 1
 OWN = Own()

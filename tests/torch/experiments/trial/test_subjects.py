@@ -576,24 +576,24 @@ def test_global_objects_that_their_classes_copy_as_themselves_are_copied() -> No
 class Keeper:
     """Its copies share its list."""
 
-    def __init__(self, kept: list[int]) -> None:
-        self.kept = kept
+    def __init__(self, items: list[int]) -> None:
+        self.items = items
 
     def __deepcopy__(self, _: Any) -> Keeper:
-        return Keeper(self.kept)
+        return Keeper(self.items)
 
 
 def test_an_object_that_a_class_shares_with_its_copies_is_copied() -> None:
-    kept: list[int] = []
-    keeper = Keeper(kept)
+    items: list[int] = []
+    keeper = Keeper(items)
 
     def step(x: torch.Tensor) -> torch.Tensor:
-        keeper.kept.append(len(kept))
-        return x * len(kept)
+        keeper.items.append(len(items))
+        return x * len(items)
 
     subject = Subject(step)
     assert subject.call(torch.ones(())) == 1
-    assert kept == []
+    assert items == []
 
 
 def test_constant_of_a_library_that_its_class_copies_as_itself_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,12 +106,18 @@ STOPPED: dict[str, tuple[Callable[..., Any], Callable[[Path], Any], str]] = {
 }
 
 
+#: Dynamo's guard compares the address of a method written in C. Such a method is a new object on each access, so the
+#: guard fails if the memory was used for something else meanwhile.
+FAILED_GUARD = "Guard failed on the same frame it was created"
+
+
 def breaks_of(report: jupyter_graphbreak.Report) -> list[tuple[Any, ...]]:
-    places = [
+    breaks = [
         (break_.location and (break_.location.line, break_.location.function), break_.gb_id, break_.explanation)
         for break_ in report.breaks
+        if not (break_.explanation or "").startswith(FAILED_GUARD)
     ]
-    return sorted(places, key=str)
+    return sorted(breaks, key=str)
 
 
 def breaks_of_run(fn: Callable[..., Any], *args: Any) -> list[tuple[Any, ...]]:

@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspe
 from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
-from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
+from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state_paths
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
@@ -215,7 +215,7 @@ class CallTrials:
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()
         repeated_run = replay(self.entry, self.calls, Adjustment(), self.owner, compiles=False)
-        places = (varying_state(*pair) for pair in zip(self._expected_results, repeated_run.results, strict=True))
+        places = (varying_state_paths(*pair) for pair in zip(self._expected_results, repeated_run.results, strict=True))
         return frozenset[str]().union(*places)
 
     @property

@@ -15,10 +15,10 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disable_torch_compile
 from jupyter_graphbreak.experiments.remedies.application import replace_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
-from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
+from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state_paths
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, seconds_left
@@ -222,7 +222,7 @@ class Original:
     def varying_paths(self) -> frozenset[str]:
         """Return the paths in arguments and state whose values vary, such as the time of day or an address."""
         with sandbox_runs():
-            return varying_state(self._reference.result, self._reference.repeat_on_new_copies())
+            return varying_state_paths(self._reference.result, self._reference.repeat_on_new_copies())
 
     def usual_inputs(self) -> list[ReferenceCase]:
         """Return the inputs of every trial."""
@@ -328,7 +328,7 @@ class Original:
 
             def sides_in_run(case: ReferenceCase, *, runs_backward: bool) -> set[tuple[int, bool | None]]:
                 sides.clear()
-                with contextlib.suppress(LineLimitError), line_limit():
+                with contextlib.suppress(LineLimitError), limit_lines():
                     self.run(subject.call, subject, case, runs_backward=runs_backward)
                 return {(number, side) for number, taken_sides in sides.items() for side in taken_sides}
 

@@ -23,7 +23,7 @@ from jupyter_graphbreak.knowledge.causes import known_cause
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.trial.difference import Difference, Kind
+    from jupyter_graphbreak.experiments.trial.difference import Difference, DifferenceKind
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.reference import ReferenceCase
     from jupyter_graphbreak.report.remedies import RemedyVerdict
@@ -308,7 +308,7 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
         return []
     if expected.raised is not None and result.raised is not None:
         # An input that both programs refuse does not count as a difference, even if their output before it differs.
-        counting_kind: Kind | None = None if is_raised_by_operation(expected.raised) else "different error"
+        counting_kind: DifferenceKind | None = None if is_raised_by_operation(expected.raised) else "different error"
         return [difference for difference in diffs if not difference.is_acceptable or difference.kind == counting_kind]
     if not _is_finite((expected.value, expected.gradients)):
         # An undefined gradient is not zero even if none is needed.
@@ -378,7 +378,7 @@ class EdgeFindings:
                 continue
             # A result that requires gradients or has different strides cannot be used everywhere. An optimizer skips a
             # parameter without a gradient, but its weight decay changes one whose gradient is zero.
-            further_kinds: set[Kind] = {"needless gradient", "zero gradient", "layout", "lost alias"}
+            further_kinds: set[DifferenceKind] = {"needless gradient", "zero gradient", "layout", "lost alias"}
             further_difference = next((item.text for item in case_diffs if item.kind in further_kinds), None)
             noted_difference = disqualifying_difference or further_difference
             if noted_difference is not None and findings.noted_difference is None:

@@ -41,7 +41,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
@@ -318,7 +318,7 @@ class TrialRunner:
             change,
             functools.partial(self._run_compiled, change),
             functools.partial(open_uncompiled, self.entry, self.program, change),
-            compiles_other_function=change.compiles_itself,
+            compiles_other_function=change.compiles_inner_function,
         )
         if self._is_choosing_slow(watched_conditions):  # many changes already fail on the first input
             first_case = self._uncompiled_original.pool[:1]
@@ -547,7 +547,7 @@ class TrialRunner:
                 if time_budget.is_over:
                     return
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
-                with contextlib.nullcontext() if candidate.differs_when_compiled else line_limit():
+                with contextlib.nullcontext() if candidate.differs_when_compiled else limit_lines():
                     result = self._uncompiled_original.run(call, subject, case)
                 yield (
                     case,
@@ -663,8 +663,8 @@ class TrialRunner:
             return self.entry.compile(function, backend)
 
         inner = InnerModules(subject, change.inner_targets, compile_here)
-        compiled = inner.wrap_call(call) if change.compiles_itself else compile_here(call)
-        backend_to_force = backend if change.compiles_itself else None
+        compiled = inner.wrap_call(call) if change.compiles_inner_function else compile_here(call)
+        backend_to_force = backend if change.compiles_inner_function else None
 
         start, time_left = time.monotonic(), seconds_left()
 

@@ -15,8 +15,8 @@ from jupyter_graphbreak._torch_compat.compiled import force_eager_on_thread
 from jupyter_graphbreak.experiments.trial.code_hints import looks_like_indices
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
-from jupyter_graphbreak.experiments.trial.inputs import Input, describe, other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run
+from jupyter_graphbreak.experiments.trial.inputs import Input, derived_inputs, describe
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, limit_lines, run
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.tensor_changes import map_tensors, resize, tensors_in
@@ -149,7 +149,7 @@ class Reference:
 
     def _lines_of_call(self, arguments: Arguments) -> Lines | None:
         """Return the user's lines that run in a call; ``None`` if the call raises, is stopped or runs too long."""
-        with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
+        with contextlib.suppress(LineLimitError, TrialStoppedError), limit_lines() as lines:
             if self._call(arguments, runs_backward=False).raised is None:
                 return frozenset(lines)
         return None
@@ -179,7 +179,7 @@ class Reference:
         for derived_input in self._derive_inputs():
             if time_budget.is_over:
                 break
-            with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
+            with contextlib.suppress(LineLimitError, TrialStoppedError), limit_lines() as lines:
                 case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
                 # Otherwise the function rejects the input.
                 if case.expected.raised is None or not derived_input.is_special:
@@ -204,7 +204,7 @@ class Reference:
                 break
             case = None
             try:
-                with contextlib.suppress(LineLimitError), line_limit() as lines:
+                with contextlib.suppress(LineLimitError), limit_lines() as lines:
                     case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
             except TrialStoppedError as stopped:
                 # Like an endless loop, a run that waits for a thread has no result to compare.
@@ -237,7 +237,7 @@ class Reference:
         if self.changed:
             yield self._repeated_input("the first input again", preceding_calls=1)
         yield from self._reseeded_inputs()
-        others = map(self._describe_by_first_input, other_inputs(self.base.arguments, self.fn))
+        others = map(self._describe_by_first_input, derived_inputs(self.base.arguments, self.fn))
         yield from (replace(other, preceding_calls=1) for other in others)
         if self.changed:  # a change may affect only later calls, for example once a cache is full
             yield self._repeated_input("the first input a fourth time", preceding_calls=3)
@@ -274,7 +274,7 @@ class Reference:
             for seed in range(_MAX_SEEDS):
                 if time_budget.is_over:
                     break
-                with line_limit() as lines:
+                with limit_lines() as lines:
                     self._call(self.base.arguments, seed, runs_backward=False)
                 if frozenset(lines) not in seen_line_sets and seed not in (0, *seeds):
                     seeds.append(seed)

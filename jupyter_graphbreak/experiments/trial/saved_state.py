@@ -16,12 +16,12 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.object_kinds import (
     BUFFER_TYPES,
     LOCKS,
+    belongs_to_process,
     is_array,
     is_atom,
     is_code,
     is_data,
-    is_plain,
-    is_shared,
+    is_plain_tensor,
     slot_descriptors,
 )
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxy_target
@@ -148,15 +148,15 @@ class SavedState:
     def _save_tensor(self, tensor: torch.Tensor) -> list[Any]:
         alias = tensor.detach()
         address = 0
-        if is_plain(tensor) and not tensor.is_meta:
+        if is_plain_tensor(tensor) and not tensor.is_meta:
             address = alias.untyped_storage().data_ptr()
         if address:
             if address not in self._memory and not self._is_saved_elsewhere(alias.untyped_storage()):
                 self._memory[address] = alias, alias.untyped_storage().clone()
-        elif not is_plain(tensor):
+        elif not is_plain_tensor(tensor):
             self._memory[id(tensor)] = alias, alias.clone()
         grad = tensor.grad if tensor.is_leaf else None
-        if is_plain(tensor):
+        if is_plain_tensor(tensor):
             self._tensors.append((tensor, alias, tensor.requires_grad, grad))
         attributes = vars(tensor)
         self._contents.append((attributes, dict(attributes)))
@@ -172,7 +172,7 @@ class _Opaque:
 
 def value_to_save(value: Any) -> Any:
     """Return the value to save for a reference: the object itself if its content is saved separately, else a copy."""
-    if is_atom(value) or is_data(value) or is_code(value) or is_shared(value) or _is_reference(value):
+    if is_atom(value) or is_data(value) or is_code(value) or belongs_to_process(value) or _is_reference(value):
         return value
     result = clone(value)
     return value if result is value else _Opaque(result)

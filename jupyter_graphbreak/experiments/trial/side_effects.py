@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.threads import claim_thread, current_claims
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code, origin_of_effect
-from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
+from jupyter_graphbreak.experiments.trial.descriptors import trial_descriptors
 from jupyter_graphbreak.experiments.trial.user_imports import describe_import, line_that_imports
 from jupyter_graphbreak.recording.children import original_command
 
@@ -272,7 +272,7 @@ def _describe_open(args: tuple[Any, ...]) -> str | None:
     if not isinstance(flags, int) or name in _HARMLESS_FILES:
         return None
     if isinstance(path, int):
-        if made_descriptors.is_usable(path):
+        if trial_descriptors.is_usable(path):
             return None
         if flags & _WRITE_FLAGS:
             return "writes to an open file"

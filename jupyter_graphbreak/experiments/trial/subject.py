@@ -77,7 +77,7 @@ class Subject:
         A copy of the initial state, by name.
     modes : CallModes
         The modes of the calls.
-    memory : Memory
+    memory : SharedMemory
         Large memory shared with other subjects.
     uncopied_descriptions : list of str
         The objects that could not be copied, with name, type and reason. Runs use the originals, which are restored

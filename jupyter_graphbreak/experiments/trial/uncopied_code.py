@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryAttribute,
     LibraryPart,
     assigned_attributes,
-    is_library_owner,
+    belongs_to_library,
     library_parts,
     sets_attributes,
 )
@@ -306,7 +306,7 @@ class UncopiedCode:
     ) -> None:
         """Swap the attributes that code assigns to, unless these are already swapped."""
         for (_, name), owner in owners_by_attribute.items():
-            if is_library_owner(owner):
+            if belongs_to_library(owner):
                 self.changeable_parts.append(LibraryAttribute(owner, name))
             elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in swapped_keys:
                 binding = attribute_binding(owner, name)

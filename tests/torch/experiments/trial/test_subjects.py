@@ -15,7 +15,7 @@ import torch
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run, sandbox_runs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, limit_lines, run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -456,7 +456,7 @@ def test_an_endless_loop_in_a_folder_with_that_prefix_is_stopped() -> None:
     for root in outermost_roots():
         namespace: dict[str, Any] = {}
         exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that path
-        with pytest.raises(LineLimitError), line_limit():
+        with pytest.raises(LineLimitError), limit_lines():
             namespace["f"]()
 
 

@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     compare_breaks,
     without_expected_edge_differences,
 )
-from jupyter_graphbreak.experiments.trial.difference import Difference, Kind
+from jupyter_graphbreak.experiments.trial.difference import Difference, DifferenceKind
 from jupyter_graphbreak.experiments.trial.outcome import Result
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Break, Device, Report
@@ -119,7 +119,9 @@ def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> N
 @pytest.mark.parametrize(
     ("kind", "note"), [("zero gradient", "it differs with x requiring gradients"), ("random state", None)]
 )
-def test_a_gradient_of_zeros_is_noted_for_tensors_without_gradients_before(kind: Kind, note: str | None) -> None:
+def test_a_gradient_of_zeros_is_noted_for_tensors_without_gradients_before(
+    kind: DifferenceKind, note: str | None
+) -> None:
     case: Any = SimpleNamespace(
         input=SimpleNamespace(description="x requiring gradients", different_kind="x requiring gradients", state={})
     )

@@ -291,7 +291,7 @@ class TrialRunner:
             case.expected,
             result,
             compares_values=self._uncompiled_original.is_repeatable,
-            varying=self._varying_paths,
+            ignored_paths=self._varying_paths,
             compares_signs_of_zero=compares_signs_of_zero,
         )
 
@@ -621,8 +621,8 @@ class TrialRunner:
         diffs: list[Difference] = []
         for case, result in zip(cases, run.results, strict=False):
             known_texts = self._compile_differences.get(id(case), self._usual_differences)
-            if result.raised is not None and case.expected.raised is None:
-                return f"raises {error_headline(result.raised)}, on {case.input.description}", []
+            if result.error is not None and case.expected.error is None:
+                return f"raises {error_headline(result.error)}, on {case.input.description}", []
             diffs += [
                 difference
                 for difference in self._differences(case, result)
@@ -690,10 +690,10 @@ class TrialRunner:
 
         report, files, results = run_compiled(cases[:1])
         first_run = CompiledRun(report, None, files, results)
-        is_newly_raising = results[0].raised is not None and cases[0].expected.raised is None
+        is_newly_raising = results[0].error is not None and cases[0].expected.error is None
         if len(cases) == 1 or is_newly_raising or not is_promising(first_run):
             return first_run
-        accepted_cases = [case for case in cases[1:] if case.expected.raised is None]
+        accepted_cases = [case for case in cases[1:] if case.expected.error is None]
         other_inputs_report, other_inputs_files, more_results = run_compiled(accepted_cases, first_run)
         run = CompiledRun(
             report,
@@ -711,4 +711,4 @@ class TrialRunner:
 
 def _sort_accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Move the inputs for which the function raises to the end."""
-    return sorted(cases, key=lambda case: case.expected.raised is not None)
+    return sorted(cases, key=lambda case: case.expected.error is not None)

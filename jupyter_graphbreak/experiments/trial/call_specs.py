@@ -55,8 +55,8 @@ _OPAQUE_TYPES = (*_PLAIN_TYPES, enum.Enum, type, types.FunctionType, types.Metho
 class Root(NamedTuple):
     """The start of a path to a value: an argument, the callable itself, a closure variable or a global variable.
 
-    ``kind`` is "argument", "module", "partial", "closure" or "global". ``defined_in`` is the name of the module of a
-    global variable, or of the function of a closure variable. A compiled partial is called ``fn``, as in Dynamo's guards.
+    ``kind`` is "argument", "module", "partial", "closure" or "global". ``defined_in`` names the module of a global
+    variable or the function of a closure variable. A compiled partial is called ``fn``, as in Dynamo's guards.
     """
 
     kind: str

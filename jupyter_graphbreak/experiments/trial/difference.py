@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.outcome import Result
 
-    #: Compares two values, as :func:`.values.difference` does.
+    #: Compares two values, as :func:`.values.describe_difference` does.
     _Compare = Callable[..., str | None]
 
 DifferenceKind = Literal[
@@ -66,7 +66,7 @@ def differences(
     actual: Result,
     *,
     compares_values: bool = True,
-    varying: frozenset[str] = frozenset(),
+    ignored_paths: frozenset[str] = frozenset(),
     compares_signs_of_zero: bool = False,
 ) -> list[Difference]:
     """Return all differences between a program and the original.
@@ -78,18 +78,18 @@ def differences(
     compares_values : bool
         Whether to compare values. Otherwise, as for random numbers, only types, shapes and whether something happened
         are compared.
-    varying : frozenset of str
+    ignored_paths : frozenset of str
         The paths to values in arguments and state that differ after any two runs; see :func:`varying_state_paths`.
     compares_signs_of_zero : bool
         Whether to distinguish -0.0 from 0.0 in the result; compilers do not preserve the sign.
     """
     compare = functools.partial(describe_difference, compares_values=compares_values)
-    if expected.raised is not None or actual.raised is not None:
+    if expected.error is not None or actual.error is not None:
         items = list(_exception_differences(expected, actual))
     else:
         text = compare(expected.value, actual.value)
         items = [] if text is None else [Difference("value", f"returns {text}")]
-    compare_state = functools.partial(compare, varying=varying)
+    compare_state = functools.partial(compare, ignored_paths=ignored_paths)
     items += _differences_by_name("argument", "the argument ", expected.arguments, actual.arguments, compare_state)
     if not any(item.kind in {"value", "exception"} for item in items):
         items += _layout_differences(expected, actual)
@@ -120,7 +120,7 @@ def varying_state_paths(one: Result, other: Result) -> frozenset[str]:
 
 
 def _exception_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    original, changed = expected.raised, actual.raised
+    original, changed = expected.error, actual.error
     if original is None:
         yield Difference(
             "exception", f"raises {describe_error(changed)}, but the original returns {short_repr(expected.value)}"

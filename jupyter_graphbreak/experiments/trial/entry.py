@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.trial.call_specs import CallHistory, CallSpe
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
 from jupyter_graphbreak.experiments.trial.memory import MAX_GROWTH, StorageRecorder, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import COMPILER_CHANGE_PREFIX, ProcessState
-from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
+from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
 from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
@@ -113,7 +113,7 @@ class Entry:
 
     def set_up(self) -> AbstractContextManager[None]:
         """Return a context in which runs use the modes of the entry and share memory."""
-        return shared_run_setup(self.modes, self.storage_copies, self.name_snapshot)
+        return share_run_setup(self.modes, self.storage_copies, self.name_snapshot)
 
     @disable_gradients_and_overrides()
     def why_not_run(self) -> str | None:

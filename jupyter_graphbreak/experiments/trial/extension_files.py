@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak.experiments.trial.side_effects import notify_listeners, short_text
+from jupyter_graphbreak.experiments.trial.side_effects import notify_listeners, short_description
 from jupyter_graphbreak.records.attributes import is_instance, unwrap
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -154,12 +154,12 @@ def file_replacements() -> Iterator[tuple[Any, str, Any]]:
     listed_keys: set[tuple[int, str]] = set()
     for module, openers in _OPENERS.items():
         owner: Any = sys.modules.get(module)
-        for dotted, opener in openers.items() if owner is not None else ():
-            *outer_names, name = dotted.split(".")
-            holder = functools.reduce(lambda part, step: getattr(part, step, None), outer_names, owner)
-            if hasattr(holder, name):
-                listed_keys.add((id(holder), name))
-                yield holder, name, _wrap_opener(getattr(holder, name), opener)
+        for dotted_name, opener in openers.items() if owner is not None else ():
+            *outer_names, name = dotted_name.split(".")
+            parent = functools.reduce(lambda part, step: getattr(part, step, None), outer_names, owner)
+            if hasattr(parent, name):
+                listed_keys.add((id(parent), name))
+                yield parent, name, _wrap_opener(getattr(parent, name), opener)
     for owner, name in _all_writers(len(sys.modules)):
         if (id(owner), name) not in listed_keys:
             yield owner, name, _wrap_opener(vars(owner)[name], _WRITES_IF_PATH)
@@ -300,7 +300,7 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
     if opener.takes_sql:
         text = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
         if not _READING_SQL.fullmatch(text):
-            notify_listeners(opener.kind, f"runs the SQL statement {short_text(text)}", frame)
+            notify_listeners(opener.kind, f"runs the SQL statement {short_description(text)}", frame)
         return
     if opener.description:
         notify_listeners(opener.kind, opener.description, frame)
@@ -315,7 +315,7 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
     path = next(paths, None)
     if path is not None and not opener.only_reads(args, kwargs):
         verb = "opens the database" if opener.kind == "database" else "writes to the file"
-        notify_listeners(opener.kind, f"{verb} {short_text(path)}", frame)
+        notify_listeners(opener.kind, f"{verb} {short_description(path)}", frame)
 
 
 def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:

@@ -51,8 +51,8 @@ class _EffectGuard:
         self.lines: dict[str, StackEntry | None] = {}
 
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
-        if effect.location is None and effect.imports:  # Dynamo runs the imports of the code that it traces
-            effect = replace(effect, location=line_that_imports(effect.imports, user_codes(*self._calls)))
+        if effect.location is None and effect.imported_module:  # Dynamo runs the imports of the code that it traces
+            effect = replace(effect, location=line_that_imports(effect.imported_module, user_codes(*self._calls)))
         elif effect.location is not None and effect.location.line == frame.f_code.co_firstlineno:
             # Compiled code reads the objects that it needs before its first line.
             line = _line_of_first_use(frame, user_codes(*self._calls))

@@ -150,7 +150,7 @@ class SharedMemory:
         if self._blocks:
             _release_free_memory()
 
-    def release(self) -> None:
+    def collect_garbage(self) -> None:
         """Free programs and copies that are no longer used, if any memory is shared."""
         if self._blocks:
             gc.collect()

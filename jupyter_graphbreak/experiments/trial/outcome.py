@@ -71,7 +71,7 @@ class Result:
     ----------
     value : object
         The returned value.
-    raised : Exception or None
+    error : Exception or None
         The exception that the call raised.
     arguments, state : dict
         The arguments and everything else that the call may have changed, as they were after the call, by name.
@@ -103,7 +103,7 @@ class Result:
     """
 
     value: Any = None
-    raised: Exception | None = None
+    error: Exception | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
@@ -170,17 +170,17 @@ def run(
     ):
         seed_all(seed)
         tensors_before = _tensors_with_change_counts(copies, subject)
-        value, raised = _call(program, copies, line_counter)
+        value, error = _call(program, copies, line_counter)
         random_after, modes_after = random_states(), current_modes()
         values_after = {RESULT: value, **copies.by_name(subject.call)}
         objects = _observe_objects(value, copies, subject, tensors_before)
         gradients, backward_error = None, None
-        if runs_backward and raised is None and not torch.is_inference_mode_enabled():
+        if runs_backward and error is None and not torch.is_inference_mode_enabled():
             gradients, backward_error = _run_backward(objects.tensors)
     memo = subject.unchanged_memo()
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
-        values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, objects.requires_grad,
+        values_after.pop(RESULT), error, values_after, subject.state(memo), effects, objects.requires_grad,
         objects.leaf_grads, gradients, backward_error, subject.initial_state, objects.paths, objects.aliases,
         random_after, modes_after, objects.layouts, objects.changed_in_place,
     )  # fmt: skip

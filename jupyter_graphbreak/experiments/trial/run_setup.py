@@ -30,17 +30,17 @@ _CURRENT: ContextVar[RunSetup | None] = ContextVar("graphbreak_run_setup", defau
 
 
 def current_setup() -> RunSetup:
-    """Return the active setup; without one, a setup with the current modes and no shared memory."""
+    """Return the active setup or, without one, a setup with the current modes and no shared memory."""
     return _CURRENT.get() or RunSetup()
 
 
 @contextlib.contextmanager
-def shared_run_setup(
+def share_run_setup(
     modes: CallModes, storage_copies: Iterable[StorageCopy] = (), name_snapshot: NameSnapshot | None = None
 ) -> Iterator[None]:
-    """Use the same modes and memory for all runs while the context is open; code between runs uses the default modes.
+    """Use the same modes and memory for all runs while the context is open.
 
-    A nested context has no effect.
+    Code between runs uses the default modes. A nested context has no effect.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     handle_import,
     is_in_trial,
     notify_listeners,
-    short_text,
+    short_description,
 )
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -168,7 +168,7 @@ _SHELL_METHODS = (
 )  # fmt: skip
 #: The attributes of IPython's shell that contain the notebook's names.
 _SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
-_FORGET_CACHED_ATTRIBUTES = ctypes.pythonapi.PyType_Modified
+_forget_cached_attributes = ctypes.pythonapi.PyType_Modified
 #: Marks the original of a method that a class inherits.
 _INHERITED = object()
 #: Reentrant, because making replacements may import modules, and an import may install further ones.
@@ -186,7 +186,7 @@ class Replacements:
 
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
-        """Install the replacements while the context is open; contexts of several threads share them."""
+        """Install the replacements while the context is open. Contexts of several threads share them."""
         with _install_lock:
             self._open_contexts += 1
             if self._open_contexts == 1:
@@ -207,7 +207,7 @@ class Replacements:
                     self._replaced_attributes.clear()
 
     def extend(self) -> None:
-        """Also replace the functions of modules that were imported meanwhile, if any context is open."""
+        """Also replace the functions of modules that were imported since, if any context is open."""
         with _install_lock:
             if self._open_contexts:
                 self._install_missing()
@@ -222,7 +222,7 @@ class Replacements:
                     self._replaced_attributes.append((owner, name, original, replacement))
 
     def replacement_of(self, function: Any) -> Callable[..., Any] | None:
-        """Return the replacement for a function, for code that has imported it by name; ``None`` if there is none."""
+        """Return the replacement for a function, for code that has imported it by name, or ``None``."""
         if is_instance(function, BuiltinMethodType) and (method := extension_files.wrap_writing_method(function)):
             return method
         if not is_instance(function, FunctionType | type) and not extension_files.is_extension_function(function):
@@ -240,7 +240,7 @@ class Replacements:
 
 
 def _set_attribute(owner: Any, name: str, value: Any) -> bool:
-    """Set an attribute, even of an extension type that Python refuses to change; return whether this succeeded."""
+    """Set an attribute, even of an extension type that Python refuses to change, and return whether this worked."""
     with contextlib.suppress(TypeError, AttributeError):
         setattr(owner, name, value)
         return True
@@ -248,7 +248,7 @@ def _set_attribute(owner: Any, name: str, value: Any) -> bool:
     if len(content) != 1 or type(content[0]) is not dict:
         return False
     content[0][name] = value
-    _FORGET_CACHED_ATTRIBUTES(ctypes.py_object(owner))
+    _forget_cached_attributes(ctypes.py_object(owner))
     return True
 
 
@@ -302,15 +302,15 @@ def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
         elif owner is None and module.startswith("dbm.") and "dbm" in sys.modules:
             with contextlib.suppress(ImportError):  # not in every Python build
                 owner = importlib.import_module(module)
-        for dotted, (kind, description) in functions.items():
-            *class_names, name = dotted.split(".")
-            holder = getattr(owner, class_names[0], None) if class_names else owner
-            if hasattr(holder, name):
-                yield holder, name, kind, description
+        for dotted_name, (kind, description) in functions.items():
+            *class_names, name = dotted_name.split(".")
+            parent = getattr(owner, class_names[0], None) if class_names else owner
+            if hasattr(parent, name):
+                yield parent, name, kind, description
 
 
 def _shell_class() -> Any:
-    """Return the class of IPython's shells; ``None`` if this process has none."""
+    """Return the class of IPython's shells, or ``None`` if this process has none."""
     return getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
 
 
@@ -420,12 +420,12 @@ def _wrap_import(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache_replacements
 def _wrap_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that announces memory mappings that write to their file; other mappings have no effect."""
+    """Return a function that announces memory mappings that write to their file. Other mappings have no effect."""
 
     def announce(args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
         path, belongs_to_process = [*args, None, None][:2]
         if kwargs.get("shared", belongs_to_process):
-            description = f"maps the file {short_text(kwargs.get('filename', path))} into memory"
+            description = f"maps the file {short_description(kwargs.get('filename', path))} into memory"
             notify_listeners("file", description, frame)
 
     return add_announcement(original, announce)
@@ -471,7 +471,7 @@ def _wrap_file_writer(original: Callable[..., Any], description: str) -> Callabl
     def announce(args: tuple[Any, ...], _: dict[str, Any], frame: FrameType) -> None:
         path = next((arg for arg in args if isinstance(arg, str | bytes | os.PathLike)), None)
         if path is not None:
-            notify_listeners("file", f"{description} {short_text(path)}", frame)
+            notify_listeners("file", f"{description} {short_description(path)}", frame)
 
     return add_announcement(original, announce)
 

@@ -158,7 +158,7 @@ def test_reference_detects_changes_repeatability_and_randomness() -> None:
     with sandbox_runs():
         reference = Reference(f, next(derived_inputs(Arguments(torch.ones(2)), f)))
         cases = reference.cases()
-    assert (reference.changed, reference.is_repeatable, reference.is_random, seen) == ({"seen"}, True, True, [])
+    assert (reference.changed_names, reference.is_repeatable, reference.is_random, seen) == ({"seen"}, True, True, [])
     assert cases[0].example().what == "the first input again"
     assert len(cases[0].expected.state["seen"]) == 2
     assert cases[-1].example().what == "the first input a fourth time"
@@ -246,7 +246,7 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
     with sandbox_runs():
         reference = Reference(Recurrent(), next(derived_inputs(arguments, lambda x: x)))
         (again,) = reference.cases([arguments])
-    assert reference.changed == {"self"}
+    assert reference.changed_names == {"self"}
     assert again.expected.backward_error is None
     assert again.expected.gradients
 
@@ -368,7 +368,7 @@ def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> N
     cases = [
         case for case in Original(entry).edge_cases() if case.input.different_kind == "tensors that require gradients"
     ]
-    assert {case.expected.raised is None for case in cases} == {True, False}
+    assert {case.expected.error is None for case in cases} == {True, False}
 
 
 def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
@@ -466,7 +466,7 @@ def test_the_last_tensor_of_a_list_is_longer_even_if_code_refuses_it_for_some_va
 
     entry = Entry("", None, sums, Arguments([torch.ones(2), torch.ones(2)]), "eager")
     longer = [case for case in Original(entry).edge_cases() if case.input.different_kind == "a longer last item"]
-    assert {case.expected.raised is None for case in longer} == {True, False}
+    assert {case.expected.error is None for case in longer} == {True, False}
     assert all([len(row) for row in case.input.arguments.args[0]] == [2, 3] for case in longer)
 
 

@@ -59,8 +59,8 @@ def run_on_copies(fn: Any, *args: Any) -> tuple[Subject, Any]:
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
         result = run(subject.call, subject, subject.arguments)
-    if result.raised is not None:
-        raise result.raised
+    if result.error is not None:
+        raise result.error
     return subject, result
 
 

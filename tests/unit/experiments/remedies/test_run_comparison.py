@@ -164,7 +164,7 @@ def _raise_error() -> None:
 def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted(
     operation: Callable[[], object], different_kind: str, *, is_difference: bool
 ) -> None:
-    expected = Result(raised=_error_of(operation))
+    expected = Result(error=_error_of(operation))
     case: Any = SimpleNamespace(
         expected=expected, input=SimpleNamespace(counts_errors_only=False, different_kind=different_kind)
     )

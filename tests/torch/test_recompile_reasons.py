@@ -307,7 +307,7 @@ def linear_layer(size: int) -> Any:
 
 @pytest.mark.parametrize("make", [Projection, linear_layer])
 def test_each_of_several_modules_is_compiled_once_as_expected(make: Any) -> None:
-    models = [torch.compile(make(size), backend="eager") for size in (3, 4, 5)]
+    models: list[Any] = [torch.compile(make(size), backend="eager") for size in (3, 4, 5)]
     with capture() as run:
         for _ in range(2):
             for size, model in enumerate(models, start=3):
@@ -323,7 +323,8 @@ def test_each_of_several_modules_is_compiled_once_as_expected(make: Any) -> None
 
 
 def test_one_module_that_is_compiled_for_two_sizes_is_no_second_instance() -> None:
-    model: Any = torch.compile(torch.nn.Sequential(torch.nn.ReLU()), backend="eager", dynamic=False)
+    relu: Any = torch.nn.Sequential(torch.nn.ReLU())
+    model: Any = torch.compile(relu, backend="eager", dynamic=False)
     with capture() as run:
         for size in (3, 4):
             model(torch.ones(size))

@@ -45,8 +45,8 @@ from jupyter_graphbreak.views.words.cost import (
     cost_verdicts,
     coverage_sentences,
     largest_repeated_block,
-    pieces,
     startup_sentence,
+    time_shares,
     time_text,
 )
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
@@ -149,7 +149,7 @@ def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> N
 
 def test_the_parts_of_a_call_are_in_order_and_their_shares_add_up() -> None:
     report = cost()
-    call_pieces = pieces(report, entry_of(report))
+    call_pieces = time_shares(report, entry_of(report))
     assert [piece.name for piece in call_pieces] == [
         "guards", "A", "outside at break 1", "B", "C", "outside at break 2", "D",
     ]  # fmt: skip
@@ -288,7 +288,7 @@ def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:
     ("timing", "expected"),
     [
         (Timing(cache_hits=3, cache_misses=2), "Inductor's cache had the code of 3 of 5 graphs"),
-        (Timing(cache_hits=0, cache_misses=2), "Inductor's cache had none of it: keep the folder"),
+        (Timing(cache_hits=0, cache_misses=2), "Inductor's cache had no code for these graphs: keep the folder"),
         (Timing(), None),
     ],
 )

@@ -237,7 +237,7 @@ def test_the_text_lists_remedies_within_100_columns() -> None:
     text = render_text(remedies())
     assert max(map(len, text.split("\n")[1:])) <= 100
     expected = [
-        "fix: Compute both sides with torch.where\n         works: values, gradients and output equal on 6 inputs",
+        "fix: Compute both branches with torch.where\n         works: values, gradients and output equal on 6 inputs",
         "           -        if score > 3:\n           -            y = y / score\n           +        y = torch.wh",
         "or: Switch statistics off: works on what ran",
         'tried, none works; "Branch with torch.cond" removes the break',
@@ -274,7 +274,7 @@ def test_the_markup_of_a_card_is_readable_without_style() -> None:
     start = html.index("Branch on a tensor's value <small>")
     card = html[start : html.index('<li class="gb-item gb-break" id="', start)]
     text = re.sub(r"<[^>]+>", "", card)
-    assert "Fix: Compute both sides with torch.where ✓ works" in text
+    assert "Fix: Compute both branches with torch.where ✓ works" in text
     assert "values, gradients and output equal on 6 inputs with inductor, both branches taken" in text
     assert "lines 14 to 15\n-        if score &gt; 3:\n-            y = y / score\n+        y = torch.where" in text
     assert "2 trials failed" in text

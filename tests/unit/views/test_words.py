@@ -160,7 +160,7 @@ def test_a_break_compiled_without_its_caller_asks_for_no_decision() -> None:
     report = replace(report, remedies=[decision])
     text = render_text(report)
     assert "Decide what to do." not in text
-    assert "fix break 2 first: this is compiled separately" in text
+    assert "fix break 2 first: this function is compiled separately" in text
 
 
 def test_a_location_in_a_library_has_a_qualified_name() -> None:

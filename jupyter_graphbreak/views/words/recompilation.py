@@ -12,7 +12,7 @@ from jupyter_graphbreak.report.guards import (
     METHOD_OWNER,
     changed_settings,
     is_about_number_from_break,
-    name_of_varied_function,
+    name_of_function_variable,
     plain_guard,
 )
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
@@ -544,7 +544,7 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
 
 def _object_variation(guard: str) -> str:
     """Return how an object varied between calls: "`fn` is a different function"; empty for any other guard."""
-    if function := name_of_varied_function(guard):
+    if function := name_of_function_variable(guard):
         return f"`{function}` is a different function"
     if identity := _IDENTITY_GUARD.fullmatch(guard):
         change = "is a different object" if identity["kind"] == "obj" else "has a different type"

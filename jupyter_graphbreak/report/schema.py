@@ -224,8 +224,8 @@ class BreakCost(msgspec.Struct, frozen=True):
     graphs : int
         The number of graphs that exist only because of the break.
     compile_s : float or None
-        The seconds spent compiling its resume functions, if measured. Without the break, compiling the graph before it
-        may take much of this time in addition.
+        The time in seconds spent compiling its resume functions, if measured. Without the break, compiling the graph
+        before it may take much of this time in addition.
     eager : int
         The number of functions that run eagerly because of it. Functions of Python's standard library are not counted,
         and neither are comprehensions inside counted functions.

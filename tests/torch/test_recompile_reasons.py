@@ -121,7 +121,7 @@ def total_of_helper(x: Any) -> Any:
         ),
         (total_of_helper, lambda x: x, "for column in range(1, x.shape[1]):", "the loop is unrolled"),
         (total_of_items, lambda x: {"x": x}, None, "mark_dynamic"),
-        (scale_pairs, lambda x: x, "if x.shape[1] == 4:", "each side of the condition"),
+        (scale_pairs, lambda x: x, "if x.shape[1] == 4:", "each branch of the condition"),
     ],
 )
 def test_a_line_that_makes_a_constant_of_a_size_is_named(fn: Any, argument: Any, line: str | None, advice: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import InnerCall, Proposal
     from jupyter_graphbreak.knowledge.switches import KnownSwitch
-    from jupyter_graphbreak.report.remedies import Evidence, Kind, RemedyVerdict
+    from jupyter_graphbreak.report.remedies import Evidence, RemedyKind, RemedyVerdict
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def remedy_of_change(
     *,
     families: Iterable[str],
     title: str,
-    kind: Kind,
+    kind: RemedyKind,
     original: Mapping[str, str],
     paths: Mapping[str, str],
 ) -> Remedy:

@@ -46,8 +46,8 @@ from jupyter_graphbreak.views.words.cost import (
     cost_verdicts,
     coverage_sentences,
     largest_repeated_block,
-    pieces,
     startup_sentence,
+    time_shares,
     time_text,
 )
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
@@ -163,7 +163,7 @@ def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> N
 
 def test_the_parts_of_a_call_are_in_order_and_their_shares_add_up() -> None:
     report = cost()
-    call_pieces = pieces(report, entry_of(report))
+    call_pieces = time_shares(report, entry_of(report))
     assert [piece.name for piece in call_pieces] == [
         "guards", "A", "outside at break 1", "B", "C", "outside at break 2", "D",
     ]  # fmt: skip
@@ -302,7 +302,7 @@ def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:
     ("timing", "expected"),
     [
         (Timing(cache_hits=3, cache_misses=2), "Inductor's cache had the code of 3 of 5 graphs"),
-        (Timing(cache_hits=0, cache_misses=2), "Inductor's cache had none of it: keep the folder"),
+        (Timing(cache_hits=0, cache_misses=2), "Inductor's cache had no code for these graphs: keep the folder"),
         (Timing(), None),
     ],
 )
@@ -502,7 +502,7 @@ def test_a_second_start_is_compared_with_the_first() -> None:
         ),
         (
             "graph C is never in AOTAutograd's cache, so every start compiles it for 2.5 s (Unsupported call_function "
-            "target cond): if both sides of a torch.cond are cheap, compute both and choose with torch.where",
+            "target cond): if both branches of a torch.cond are cheap, compute both and choose with torch.where",
             False,
         ),
     ]

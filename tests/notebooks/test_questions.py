@@ -24,7 +24,7 @@ SCREEN = 40
 #: The question, the page and section that answer it, and words of the answer.
 QUESTIONS = """\
 Where does my model break? | quickstart#explain | the verdict
-Why does TORCH_LOGS print the same graph break several times? | reading#at-the-side | still one place
+Why does TORCH_LOGS print the same graph break several times? | reading#at-the-side | still one expression
 torch._dynamo.explain says graph_break_count -1 | logs#torch-dynamo-explain-counts-fewer-breaks | graphs minus one
 counters graph_break is empty, is there no break? | logs#counters-of-zero-prove-nothing | nothing was compiled
 How do I get rid of the break of .item()? | causes/gb0124 | keep the value a tensor
@@ -50,7 +50,7 @@ break in a with block | skipped#a-break-in-a-with-block | Outside the block
 a break on one input, then all is eager | skipped#remembered-skips-an-earlier-call-a-mode | Dynamo remembers a skip
 a FLOP counter, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled function
 generator function is not compiled | causes/gb0003 | uses it up
-does einops break? does an assert break? does vmap? | common_breaks#suspected-but-no-break | traced into one graph
+does einops break? does an assert break? does vmap? | common_breaks#looks-suspicious-but-does-not-break | traced into one graph
 fullgraph=True raises Unsupported | errors#unsupported-a-break-where-none-is-allowed | capture
 is fullgraph=True an error at every break? | fullgraph#5-prove-it-and-keep-it | are captured
 disable, allow_in_graph, nonstrict_trace, custom_op: which? | escape_hatches | Which one
@@ -114,7 +114,7 @@ second start still slow, autograd cache bypass | compile_time#a-cache-that-does-
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
 peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
-checkpointed layers need more memory when compiled | cost#what-lowers-the-peak | lower the budget
+checkpointed layers need more memory when compiled | cost#lower-the-peak | lower the budget
 memory not freed after del model | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | Out[n]
 double backward is not supported | training#a-gradient-of-a-gradient | torch.func.grad
 _orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
@@ -218,7 +218,7 @@ jagged tensors with flex_attention, padding | libraries#flex-attention-block-mas
 torch.compile on Jetson, aarch64 | in_a_notebook#triton-its-version-its-files | 3.5
 Triton Error [CUDA] at the first call | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | driver
 torch.compile slower on ROCm | cost#on-a-gpu | MIOpen
-cross entropy of a language model takes too much memory | where_to_compile#around-the-loss-too | in chunks
+cross entropy of a language model takes too much memory | where_to_compile#the-model-with-its-loss | in chunks
 backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
 aoti_load_package takes seconds | compile_time#without-a-compiler-in-production | loads at once
 warning: assuming every input is mutated | messages_warnings#kernels-autotuning | could not tell which inputs
@@ -405,7 +405,7 @@ DDP and reduce-overhead crash after training | gpu#tensor-output-overwritten-by-
 a model of matrix products gains nothing | cost#slower-than-eager-how-to-read-the-figures | gains little
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
-checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
+checkpointed blocks used twice need much memory | cost#lower-the-peak | a break between the passes
 use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | does not look at it again
 the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | Let the first call compute
 what is enforce_eager of vLLM? | libraries#vllm-sglang | switches off
@@ -441,7 +441,7 @@ two attributes compared with `is` | errors#nothing-raises-but-the-result-differs
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
 scipy in forward | libraries#scipy-opencv-pybind-cuda-kernels | even if its arguments are NumPy arrays
 self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
-a comprehension on Python 3.12 | common_breaks#suspected-but-no-break | Before Python 3.12
+a comprehension on Python 3.12 | common_breaks#looks-suspicious-but-does-not-break | Before Python 3.12
 json, uuid, hashlib in forward | traced#the-standard-library | before or after the compiled function
 any(n > 1 for n in sizes) | traced#built-in-functions | a generator expression
 another prompt compiles again in ComfyUI | libraries#comfyui | is a size
@@ -731,7 +731,7 @@ iresnet: inference gains, training does not | cost#slower-than-eager-how-to-read
 a loaded mega cache has no effect | compile_time#kept-on-disk-the-second-start | only these first calls
 the first start needs the most memory | cost#out-of-memory-oom-only-when-compiled | find the choices in the cache
 torch_tensorrt with sizes that vary | cost#which-backend-one-of-your-own | min_shape
-reduce-overhead is slower on an RTX 4090 | cost#which-mode | where kernels are long
+reduce-overhead is slower on an RTX 4090 | cost#which-mode | if kernels are long
 does fullgraph=True make it faster? | cost#which-mode | changes no speed
 how to get it to run on Windows | in_a_notebook#a-compiler-on-windows | triton-windows
 SparseTensor, ind2ptr | libraries#graph-networks-pyg-dgl | neither package has fake kernels
@@ -911,7 +911,7 @@ LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs 
 schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | run it eagerly
 AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | from torchao
 Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | wide and for tall matrices
-a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | where it is reset
+a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | when it is reset
 nvtx ranges break the graph | cost#in-a-profile | put it around the call
 switch compiling off in tests | ci#slow-or-hanging-jobs | does nothing
 dynamic=True, and it still recompiles | recompiles#it-still-compiles-for-each-length | a loop over the size

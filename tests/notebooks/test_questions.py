@@ -406,7 +406,7 @@ a model of matrix products gains nothing | cost#slower-than-eager-how-to-read-th
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
 checkpointed blocks used twice need much memory | cost#lower-the-peak | a break between the passes
-use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | does not look at it again
+use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | previously generated during the forward
 the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | Let the first call compute
 what is enforce_eager of vLLM? | libraries#vllm-sglang | switches off
 deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled
@@ -651,7 +651,7 @@ compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder
 what does shapes_spec of torch.compile do? | settings#arguments-of-torch-compile | ShapeVar
 TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | not make faster
 0 active drivers | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | sees no GPU
-the same result in each run? | cost#random-numbers-and-dropout | left on
+the same result in each run? | cost#random-numbers-and-dropout | call `torch.manual_seed`
 which pass is it? bisect | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | compiler_bisector
 torch.compile in a Docker image | recipes#compile-in-a-container-docker-kubernetes | python3-dev
 skip a test where Dynamo is not supported | ci#skip-a-test-where-nothing-can-be-compiled | is_dynamo_supported

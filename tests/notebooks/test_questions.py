@@ -506,7 +506,7 @@ func.grad ignores my backward | known_bugs#gradients-and-backward-passes | torch
 Swin v2 on a CPU fails with 2.11 | known_bugs#inductorerror-cppcompileerror-triton | right with 2.9
 wrong gradients of chained norms, CUDA | known_bugs#gradients-and-backward-passes | mix_order_reduction
 compile() unexpected keyword 'optimizer' | messages#keras-torchscript-fx | keras's
-NoValidChoicesError | libraries#flex-attention-block-masks | pad them to 128
+NoValidChoicesError | libraries#messages-of-flex-attention | pad them to 128
 nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
 One or more background workers are no longer alive | libraries#nnu-net | read the first error above
 cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
@@ -758,8 +758,8 @@ two compilations per block when training LoRA | libraries#lora-adapters-peft | r
 a compiled model builds a 4D attention mask | libraries#transformers | rules out the fastest kernels
 max-autotune is extremely slow, the batch size changes | cost#which-mode | tries kernels again
 no kernel image is available for execution | messages_kernels#triton-and-the-gpu | get_arch_list
-Expect query and key/value to have the same number of heads | libraries#flex-attention-block-masks | enable_gqa=True
-flex_attention: power of 2 shared query heads | libraries#flex-attention-block-masks | FORCE_USE_FLEX_ATTENTION
+Expect query and key/value to have the same number of heads | libraries#messages-of-flex-attention | enable_gqa=True
+flex_attention: power of 2 shared query heads | libraries#messages-of-flex-attention | FORCE_USE_FLEX_ATTENTION
 max_autotune_gemm_backends TRITON fails for a convolution | messages_kernels#inductor-generated-code | keep `ATEN`
 a loop that fills a tensor step by step is slow | compile_time#slow-to-compile-loops-many-shapes | torch.stack
 checkPoolLiveAllocations with max-autotune in ComfyUI | messages_kernels#cuda-graphs | --disable-cuda-malloc
@@ -844,7 +844,7 @@ We should not register a meta kernel | messages_kernels#custom-operators-the-def
 Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside the part that PyTorch
 torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | an attempt to capture
 Flash Attention: a non-deterministic algorithm | messages_warnings#precision-and-the-gpu | from run to run
-flex_attention: KeyError for a mask made of a tensor | libraries#flex-attention-block-masks | index the tensor once
+flex_attention: KeyError for a mask made of a tensor | libraries#messages-of-flex-attention | index the tensor once
 Error in dlopen of model.so, undefined symbol | messages_export#aotinductor-aot-compile-files | different libtorch
 torch.compile kills the system on a Strix Halo | known_bugs#windows-macos-rocm | Update PyTorch with its ROCm
 using FX to symbolically trace a dynamo-optimized function | messages#keras-torchscript-fx | the original function
@@ -918,6 +918,15 @@ dynamic=True, and it still recompiles | recompiles#it-still-compiles-for-each-le
 optree | libraries#scipy-opencv-pybind-cuda-kernels | is traced)
 PyInstaller app with torch.compile: could not get source code | compile_time#a-packaged-program-pyinstaller-cx-freeze | keeps the sources
 the frozen exe starts again and again | compile_time#a-packaged-program-pyinstaller-cx-freeze | TORCHDYNAMO_DISABLE
+coordinate descent tuning runs again on a warm cache | settings#results-speed-and-memory-inductor | no longer in 2.13's code
+the CUDA memory snapshot hangs with torch.compile | cost#how-much-memory-does-it-take | stacks="python"
+flex_attention BACKEND='FLASH' cannot be used | libraries#messages-of-flex-attention | flash-attn-4
+flex_attention slower than FlashAttention-2 | libraries#flex-attention-block-masks | leaves whole blocks out
+PyG: a Data object made in forward | libraries#graph-networks-pyg-dgl | pass tensors instead
+RGCNConv has many graph breaks | libraries#graph-networks-pyg-dgl | FastRGCNConv
+DDP with growing sequence lengths recompiles each step | training#ddp-distributeddataparallel-compile-inside-or-outside | as without DDP
+policy and reference model of RLHF recompile | recompiles#instances-share-one-count | one for those that train
+the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
 """
 
 

@@ -51,7 +51,7 @@ CACHE_BYPASSES = (
         "`torch.cond`, `while_loop` and other operations that call functions",
         ("HigherOrderOperator", "target cond", "target while_loop"),
         "Unsupported call_function target cond; inductor: Can't cache HigherOrderOperator: cond",
-        "if both sides of a torch.cond are cheap, compute both and choose with torch.where",
+        "if both branches of a torch.cond are cheap, compute both and choose with torch.where",
     ),
     CacheBypass(
         "selective checkpointing",

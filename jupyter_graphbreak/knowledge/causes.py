@@ -40,7 +40,8 @@ _UNPACK_GENERATORS = DynamoSetting("enable_faithful_generator_behavior", value=F
 
 _FLAG_STEP = ManualStep(
     "Decide whether this tensor is a flag that changes only once. If it is, test a Python bool that you set together "
-    "with it. If not, decide whether both sides can always be computed, so that torch.where can choose between them.",
+    "with it. If not, decide whether both branches can always be computed, so that torch.where can choose between "
+    "them.",
     obsolete_if_failed="torch.where",
     text_after_failure=(
         "Decide whether this tensor is a flag that changes only once. If it is, test a Python bool that you set "
@@ -49,7 +50,7 @@ _FLAG_STEP = ManualStep(
     ),
 )
 _BRANCH_STEP = ManualStep(
-    "Decide whether both sides can always be computed, so that torch.where can choose between "
+    "Decide whether both branches can always be computed, so that torch.where can choose between "
     "them; whether the condition can be evaluated outside of the compiled function; or, if this branch ends a loop, "
     "whether the loop can always run its maximum number of times.",
     obsolete_if_failed="torch.where",
@@ -738,7 +739,9 @@ CAUSES = (
         "GB0170",
         ("Data-dependent branching",),
         title="Branch on a tensor's value",
-        advice="compute both sides with torch.where(condition, a, b); or use torch.cond, unless a side has dropout",
+        advice=(
+            "compute both branches with torch.where(condition, a, b); or use torch.cond, unless a branch has dropout"
+        ),
         advice_by_use=(
             (
                 "error",
@@ -758,7 +761,7 @@ CAUSES = (
                 "flag",
                 (
                     "if this tensor is a flag that changes only once, such as 'initialized', test a Python bool that "
-                    "you set together with it; otherwise compute both sides with torch.where(condition, a, b)"
+                    "you set together with it; otherwise compute both branches with torch.where(condition, a, b)"
                 ),
             ),
             (

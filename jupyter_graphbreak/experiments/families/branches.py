@@ -132,9 +132,9 @@ def _is_string(node: ast.expr) -> bool:
 
 
 FAMILY = "branch"
-_WHERE_TITLE = "Compute both sides with torch.where"
-_GUARDED_TITLE = "Compute both sides with torch.where, with harmless operands on the side that is not taken"
-_COND_TITLE = "Pass both sides to torch.cond"
+_WHERE_TITLE = "Compute both branches with torch.where"
+_GUARDED_TITLE = "Compute both branches with torch.where, with harmless operands in the branch that is not taken"
+_COND_TITLE = "Pass both branches to torch.cond"
 #: For each operator of an augmented assignment, an operator and a number that change no value. A sum becomes a
 #: difference because -0.0 + 0 is 0.0.
 _NEUTRAL_OPERATIONS = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}

@@ -111,7 +111,7 @@ class Proposal:
     family : str
         The kind of change, as in the table of families.
     title : str
-        The change as a step for the reader: "Compute both sides with torch.where".
+        The change as a step for the reader: "Compute both branches with torch.where".
     texts : mapping
         The whole new text of each changed source, by the source's id.
     settings : mapping

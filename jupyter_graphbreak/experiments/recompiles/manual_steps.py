@@ -315,7 +315,7 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
         )
     if line.head == "condition":
         return (
-            f"Line {line.line}, `{code}`, depends on a size or a number: each side of the condition has its own "
+            f"Line {line.line}, `{code}`, depends on a size or a number: each branch of the condition has its own "
             "graph, as expected. To have one graph, decide before the call."
         )
     alternative = "number itself" if variations.numbers and not variations.sizes else "size itself (`x.shape[0]`)"

@@ -147,7 +147,7 @@ _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
 _SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
-_SIDE_NEVER_RAN = "one side of a condition never ran"
+_SIDE_NEVER_RAN = "one branch of a condition never ran"
 _CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"

@@ -455,7 +455,7 @@ def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
             "lengths, use an operation on the whole tensor, or call a compiled step from an uncompiled loop"
         )
     if heads == {"condition"}:
-        return "each side of the condition has its own graph, which is expected"
+        return "each branch of the condition has its own graph, which is expected"
     return (
         "the line makes a constant of the size, also with `dynamic=True`: pad to a few sizes, or compute with the size "
         "itself (`x.shape[0]`)"

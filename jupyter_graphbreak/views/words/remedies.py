@@ -150,7 +150,8 @@ def verdict_label(remedy: Remedy) -> str:
 def outcome_text(remedy: Remedy) -> str:
     """Return the verdict on a remedy with the evidence for it or, if the remedy does not work, with the reason.
 
-    "works: values and gradients equal on 6 inputs with inductor, both sides taken; 5 graphs become 1", "different
+    "works: values and gradients equal on 6 inputs with inductor, both branches taken; 5 graphs become 1",
+    "different
     result: the gradient of w is 12, not 18".
     """
     label, reason = verdict_label(remedy), evidence_or_reason(remedy)
@@ -202,11 +203,11 @@ def user_edit_sentence(report: Report) -> tuple[str, bool]:
 
 
 def _untested_cases(remedy: Remedy) -> list[str]:
-    """Return the cases in which a working change was not tested, such as one side of a condition."""
+    """Return the cases in which a working change was not tested, such as one branch of a condition."""
     if remedy.reason:
         return [remedy.reason]
     is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles
-    return ["one side of a condition never ran"] if is_about_sides else []
+    return ["one branch of a condition never ran"] if is_about_sides else []
 
 
 def _comparison_text(remedy: Remedy) -> str:
@@ -219,7 +220,7 @@ def _comparison_text(remedy: Remedy) -> str:
     comparison = f"{join_with_and(evidence.compared)} {result}" if evidence.compared else "ran"
     inputs = count_text(evidence.inputs, "call" if remedy.recompiles else "input")
     sentence = f"{comparison} on {inputs} with {evidence.backend}"
-    return f"{sentence}, both sides taken{untested}" if evidence.both_sides else sentence + untested
+    return f"{sentence}, both branches taken{untested}" if evidence.both_sides else sentence + untested
 
 
 def _counts_text(evidence: Evidence | None) -> str:

@@ -488,7 +488,7 @@ def test_a_second_start_is_compared_with_the_first() -> None:
         ),
         (
             "graph C is never in AOTAutograd's cache, so every start compiles it for 2.5 s (Unsupported call_function "
-            "target cond): if both sides of a torch.cond are cheap, compute both and choose with torch.where",
+            "target cond): if both branches of a torch.cond are cheap, compute both and choose with torch.where",
             False,
         ),
     ]

@@ -65,7 +65,7 @@ class Evidence(msgspec.Struct, frozen=True):
     inputs : int
         The number of inputs on which the changed program was compared with the original.
     both_sides : bool or None
-        Whether both sides of every condition that the change touches ran; ``None`` if it touches none.
+        Whether both branches of every condition that the change touches ran; ``None`` if it touches none.
     compared : list of str
         The aspects that were compared: "values", "gradients", "output", ...
     graphs_before, graphs_after, breaks_before, breaks_after : int

@@ -258,9 +258,9 @@ class EntrySearch:
         for proposal in propose_precomputing(
             source, self._definition.line, program.texts, read_expressions(self._calls, variations)
         ):
-            if proposal.is_tensor and have_tensors_failed:
+            if proposal.passes_tensors and have_tensors_failed:
                 continue
-            is_dynamic = bool(variations.sizes) or not proposal.is_tensor
+            is_dynamic = bool(variations.sizes) or not proposal.passes_tensors
             new_texts, title = dict(proposal.texts), proposal.title
             if is_dynamic:
                 new_texts |= add_dynamic_argument(new_texts, CompiledDefinition(proposal.compiled_name), None) or {}
@@ -276,10 +276,10 @@ class EntrySearch:
             if trial.verdict == "works" and trial.ends_recompiles:
                 return
             if trial.verdict != "another result":  # a different result may be due to the type of the numbers only
-                have_tensors_failed |= proposal.is_tensor
+                have_tensors_failed |= proposal.passes_tensors
 
     def _try_rewritten_condition(self, line: SpecializingLine, trials: CallTrials) -> None:
-        """Try the best change together with a rewritten condition on a size, which keeps both sides in one graph."""
+        """Try the best change together with a rewritten condition on a size, which keeps both branches in one graph."""
         source, text = line.source, self._texts.text(line.source)
         proposals = list(propose_for_size(source, text, line.line))[:_MAX_CONDITIONS]
         if not proposals:

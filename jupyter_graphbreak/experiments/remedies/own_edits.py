@@ -264,7 +264,7 @@ def _definition_index(lines: list[str]) -> int | None:
 
 
 def conditions_of_changed_branches(texts: Mapping[str, str], program: Program) -> list[Condition]:
-    """Return the tests of the branches in the original that contain changed lines; trials must run both sides."""
+    """Return the tests of the branches in the original that contain changed lines; trials must run both."""
     conditions: list[Condition] = []
     edits = edits_of(program.texts, Change(texts))
     for source in texts:

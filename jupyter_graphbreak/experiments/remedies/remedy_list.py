@@ -327,11 +327,11 @@ def _merge_pair(one: Remedy, other: Remedy) -> Remedy:
     evidence = None
     if one.evidence is not None and other.evidence is not None:
         first, second = one.evidence, other.evidence
-        sides = [side for side in (first.both_sides, second.both_sides) if side is not None]
+        branch_coverage = [both for both in (first.both_sides, second.both_sides) if both is not None]
         evidence = Evidence(
             backend=first.backend,
             inputs=first.inputs + second.inputs,
-            both_sides=all(sides) if sides else None,
+            both_sides=all(branch_coverage) if branch_coverage else None,
             compared=[aspect for aspect in first.compared if aspect in second.compared],
             graphs_before=first.graphs_before + second.graphs_before,
             graphs_after=first.graphs_after + second.graphs_after,

@@ -295,7 +295,7 @@ def is_refused_or_nan(case: ReferenceCase) -> bool:
 
 
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
-    """Drop the differences due to compiling or to computing both sides, on inputs not meant for the function.
+    """Drop the differences due to compiling or to computing both branches, on inputs not meant for the function.
 
     PyTorch's operations use different error messages while a graph is captured, and a change may leave out an operation
     that refuses an input. A gradient counts only if the original returns finite numbers: for infinite ones it is

@@ -147,7 +147,7 @@ _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
 _SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
-_SIDE_NEVER_RAN = "one branch of a condition never ran"
+_BRANCH_NEVER_RAN = "one branch of a condition never ran"
 _CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
@@ -184,7 +184,7 @@ class _RunnableChange:
     def differs_when_compiled(self) -> bool:
         """Whether the change may make only the compiled program behave differently.
 
-        It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both sides.
+        It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both branches.
         """
         captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW_CALLS)
         return self.equals_original_uncompiled or bool(self.change.settings) or captures_sides
@@ -330,8 +330,8 @@ class TrialRunner:
         except TrialStoppedError as stopped:
             return TrialResult(change, "not tried", stop_reason(stopped))
         cases = _sort_accepted_first(self._uncompiled_original.pool if is_thorough else cases)
-        has_sides = any(condition.sides for _, condition in watched_conditions)
-        reason = _SIDE_NEVER_RAN if has_sides else _CODE_NEVER_RAN
+        has_tests = any(condition.required_results for _, condition in watched_conditions)
+        reason = _BRANCH_NEVER_RAN if has_tests else _CODE_NEVER_RAN
         return self._run_and_judge(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
 
     def _is_choosing_slow(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
@@ -375,7 +375,7 @@ class TrialRunner:
         cases: list[ReferenceCase],
         *,
         ran_both_sides: bool | None,
-        reason_if_unproven: str = _SIDE_NEVER_RAN,
+        reason_if_unproven: str = _BRANCH_NEVER_RAN,
         uses_edge_cases: bool = True,
     ) -> TrialResult:
         start = time.perf_counter()

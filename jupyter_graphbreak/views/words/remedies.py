@@ -206,12 +206,12 @@ def _untested_cases(remedy: Remedy) -> list[str]:
     """Return the cases in which a working change was not tested, such as one branch of a condition."""
     if remedy.reason:
         return [remedy.reason]
-    is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles
-    return ["one branch of a condition never ran"] if is_about_sides else []
+    is_about_branches = remedy.verdict == "works on what ran" and not remedy.recompiles
+    return ["one branch of a condition never ran"] if is_about_branches else []
 
 
 def _comparison_text(remedy: Remedy) -> str:
-    """Say what was equal, or compared, on how many inputs, and whether both sides of conditions ran."""
+    """Say what was equal, or compared, on how many inputs, and whether both branches of conditions ran."""
     evidence = remedy.evidence
     untested = "".join(f", but {doubt}" for doubt in _untested_cases(remedy))
     if evidence is None:

@@ -132,7 +132,7 @@ class Original:
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         start = time.monotonic()
-        self._share_s = _SHARE_OF_INPUTS * seconds_left()
+        self._deriving_s = _SHARE_OF_INPUTS * seconds_left()
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
@@ -158,7 +158,7 @@ class Original:
 
     def _time_budget(self) -> TimeBudget:
         """Return the time limit for deriving usual inputs, or edge inputs."""
-        return TimeBudget(min(_MAX_DERIVING_S, self._share_s), wall_clock=_WALL_CLOCK_FACTOR * self._share_s)
+        return TimeBudget(min(_MAX_DERIVING_S, self._deriving_s), wall_clock=_WALL_CLOCK_FACTOR * self._deriving_s)
 
     def edge_cases(self) -> list[ReferenceCase]:
         """Return edge inputs, which the function may refuse, with the results of the original.
@@ -365,13 +365,15 @@ def _empty_tensors(arguments: Arguments) -> int:
 def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Drop each kind of input that the function refuses for some values, because it is not meant for that kind.
 
-    If it also refuses the same values without that kind of tensors, the kind is not the reason. Three kinds of refusal
-    do not show that the function is not meant for such tensors, and a change must keep them: a test of several
-    elements, for which ``torch.where`` would return a result; an in-place operation that cannot store its result, such
-    as ``x += 0.5`` for integers or for a leaf that requires gradients, in a branch that a change would always run; and
-    a check of sizes in the code itself, if a change would let an operation fail first.
+    If it also refuses the same values without that kind of tensors, the kind is not the reason. Three errors do not
+    show that the function is not meant for such tensors, so a change must keep them:
+
+    - the error of a test of several elements, for which ``torch.where`` would return a result
+    - the error of an in-place operation that cannot store its result, such as ``x += 0.5`` for integers or for a leaf
+      that requires gradients, in a branch that a change would always run
+    - the error of a check of sizes in the code itself, if a change would let an operation fail first
     """
-    refused_of_first_kind = {
+    refused_plain_inputs = {
         case.input.example.what for case in cases if not case.input.different_kind and case.expected.raised is not None
     }
     refused_cases = {
@@ -379,7 +381,7 @@ def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
         for case in cases
         if case.input.different_kind
         and case.expected.raised is not None
-        and case.input.example.what.removesuffix(f", {case.input.different_kind}") not in refused_of_first_kind
+        and case.input.example.what.removesuffix(f", {case.input.different_kind}") not in refused_plain_inputs
         and not case.input.has_ordinary_values
         and not _error_depends_on_values(case.input, case.expected.raised)
     }

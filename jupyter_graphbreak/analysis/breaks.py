@@ -287,7 +287,7 @@ class BreakTable:
             hints=registry.hints,
         )
         event = BreakEvent(messages.BreakMessage(cause), 0, refusal, order, gave_up=True, reached_user=refusal.raised)
-        name, filename, line = refusal.code or ("?", "?", None)
+        name, filename, line = refusal.code_key or ("?", "?", None)
         location = self._sources.location(filename, line, name)
         stack = shown_stack(self._sources, refusal.above)
         outcome: Outcome = "error" if refusal.raised else "skipped"
@@ -300,8 +300,8 @@ class BreakTable:
             setting=setting,
         )
         folded_break = self._add_occurrence(event, location, occurrence, None)
-        if refusal.code is not None and not refusal.raised:
-            self._breaks_by_eager_code.setdefault(refusal.code, []).append(folded_break)
+        if refusal.code_key is not None and not refusal.raised:
+            self._breaks_by_eager_code.setdefault(refusal.code_key, []).append(folded_break)
         return folded_break, setting
 
     def find_causing_break(self, refusal: additions.FrameRefused, order: int) -> FoldedBreak | None:

@@ -24,7 +24,7 @@ from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.analysis.scopes import ScopeTable
 from jupyter_graphbreak.faults import internal_error_sentence
 from jupyter_graphbreak.knowledge.skipped_functions import CALLED_EAGERLY, GENERATOR
-from jupyter_graphbreak.records.package_paths import is_of_standard_library
+from jupyter_graphbreak.records.package_paths import is_standard_library
 from jupyter_graphbreak.records.records import display_name
 from jupyter_graphbreak.report.location import Segment
 from jupyter_graphbreak.report.remedies import Edit
@@ -163,7 +163,7 @@ def _fill_tables(ledger: Ledger, sources: Sources, parts: _PartBuilder) -> _Tabl
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
     parts.for_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
     parts.for_each("eager functions", ledger.started_frames, skips.add_frame)
-    parts.for_each("eager functions", ledger.skips, skips.add_unstarted)
+    parts.for_each("eager functions", ledger.skips, skips.add_unstarted_frame)
     return _Tables(scopes, breaks, graphs, skips, resumes)
 
 
@@ -265,7 +265,7 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
             continue
         cause = breaks.find_causing_break(refusal, order)
         if cause is not None:
-            if not is_of_standard_library(module_path):
+            if not is_standard_library(module_path):
                 skips.add_generator(refusal, CALLED_EAGERLY, cause)
             continue
         folded_break, setting = breaks.fold_refusal(refusal, order)
@@ -276,7 +276,7 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
             continue
         if not frame.refusal.raised:
             skips.add_limit_refusal(frame.refusal, ledger.refused_code(frame))
-        elif frame.refusal.code is not None:
+        elif frame.refusal.code_key is not None:
             breaks.fold_refusal(frame.refusal, frame.refusal_order)
 
 

@@ -31,7 +31,7 @@ _LIMIT_CAUSE = "Dynamo recompile limit exceeded"
 _EVENT_KINDS = (
     ("Frames", additions.FrameStarted.kind, "dynamo_start"),
     ("Graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
-    ("Graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
+    ("Graph breaks", additions.BreakLogged.kind, "artifact:dynamo_graph_break_reason"),
 )
 #: The beginning of a break that torch 2.9 adds if the user's logs show graph breaks: it repeats the error for which
 #: Dynamo gave up on a frame.
@@ -96,7 +96,7 @@ class FrameLedger:
     refusal_order: int = 0
     skip_frame: additions.FrameGivenUp | None = None
     attempts: int = 1
-    pending_break: additions.BreakSeen | None = None
+    pending_break: additions.BreakLogged | None = None
     pending_failure: additions.FrameFailed | None = None
     pending_graph: additions.GraphStacks | None = None
 
@@ -109,12 +109,12 @@ class FrameLedger:
     def code(self) -> tuple[str, str, int]:
         """Function, file and first line of the code object."""
         if self.start is not None:
-            return self.start.place
+            return self.start.code_key
         if self.trace_stack:
             entry = self.trace_stack[-1]
             return entry.function, entry.filename, entry.line or 0
-        if self.refusal is not None and self.refusal.code is not None:
-            return self.refusal.code
+        if self.refusal is not None and self.refusal.code_key is not None:
+            return self.refusal.code_key
         return "?", "?", 0
 
     @property
@@ -222,8 +222,8 @@ class Ledger:
 
     def refused_code(self, frame: FrameLedger) -> tuple[str, str, int]:
         """Return the code of a frame that Dynamo refused to compile, from the refusal or from its first compilation."""
-        if frame.refusal is not None and frame.refusal.code is not None:
-            return frame.refusal.code
+        if frame.refusal is not None and frame.refusal.code_key is not None:
+            return frame.refusal.code_key
         return (self.first_compilation(frame) or frame).code
 
 
@@ -340,7 +340,7 @@ class _LedgerReader:
         frame = self._frame(key)
         frame.attempts = max(frame.attempts, record.attempt + 1)
         match addition:
-            case additions.BreakSeen():
+            case additions.BreakLogged():
                 frame.pending_break = msgspec.structs.replace(
                     addition, stack=strip_inserted_frames(addition.stack, self.ledger.packages)
                 )

@@ -21,7 +21,7 @@ from jupyter_graphbreak.analysis.functions import (
 )
 from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
 from jupyter_graphbreak.analysis.python_text import trees_of
-from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_of_standard_library, is_typed_code
+from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_standard_library, is_typed_code
 from jupyter_graphbreak.records.records import is_resume_name, original_name
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 
@@ -296,7 +296,7 @@ class Sources:
             if kind in {"cell", "file"}:
                 return "own"
             path = self.module_path(entry.filename)
-            if kind == "library" and path is not None and not is_of_standard_library(path):
+            if kind == "library" and path is not None and not is_standard_library(path):
                 return "torch" if path.startswith("torch/") else "library"
         return "own"
 

@@ -25,11 +25,11 @@ import msgspec
 from jupyter_graphbreak import __version__
 from jupyter_graphbreak._torch_compat.configuration import why_compile_is_disabled
 from jupyter_graphbreak._torch_compat.toolchain import (
-    cache_folder,
     cpp_compiler,
     devices,
     import_compilers,
-    require_support,
+    make_cache_folder,
+    require_python_support,
     speed_up_cpu_compilation,
     why_no_cuda,
 )
@@ -165,7 +165,7 @@ class _PassedCheck(msgspec.Struct, frozen=True):
 
 
 def _passed_check_file() -> Path:
-    return cache_folder() / "graphbreak-doctor.json"
+    return make_cache_folder() / "graphbreak-doctor.json"
 
 
 def _load_passed_check() -> _PassedCheck | None:
@@ -220,7 +220,7 @@ def _check_python(*, is_verified: bool) -> RequirementFinding:
                 f"Install PyTorch again: `{_REINSTALL_COMMAND} torch`.",
             )
         try:
-            require_support()
+            require_python_support()
         except RuntimeError as error:
             return RequirementFinding("Python", f"{version}: {error}", "Use a version of Python that PyTorch supports.")
     return RequirementFinding("Python", f"torch.compile supports {version}.")
@@ -230,7 +230,7 @@ def _check_cache_folder() -> RequirementFinding:
     what = "Cache folder"
     fix = "Make it writable, or set the variable TORCHINDUCTOR_CACHE_DIR to a folder that is."
     try:
-        folder = cache_folder()
+        folder = make_cache_folder()
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free
     except OSError as error:
@@ -293,7 +293,7 @@ class _CompilerFailure:
 def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
     """Compile code that includes headers, load it and call it; return the failure, or ``None``."""
     # Compile in the cache folder, from which Inductor loads its code, because programs may not be allowed to run there.
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+    with tempfile.TemporaryDirectory(dir=make_cache_folder()) as folder:
         source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
         source.write_text("".join(f"#include <{header}>\n" for header in headers) + _PROBE_SOURCE)
         options = [option for header in headers for option in _HEADERS[header]]

@@ -139,7 +139,7 @@ def test_a_triton_that_pytorch_does_not_need_is_no_fault(cli: Cli, tmp_path: Pat
 def test_an_old_pytorch_is_a_fault(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("__version__ = '2.8.1'")
     ((sentence, fix),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").values()
-    assert sentence == "PyTorch 2.8.1 is too old, 2.9 is needed."
+    assert sentence == "PyTorch 2.8.1 is too old (2.9 or newer is needed)."
     assert fix == "Install it: `pip install -U 'torch>=2.9'`."
 
 

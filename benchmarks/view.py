@@ -196,10 +196,10 @@ def _wait_for_paint(page: Page, since: str) -> float:
 def _trust(lab: Lab, name: str) -> None:
     """Mark a notebook as trusted."""
     path = f"api/contents/{name}.ipynb"
-    notebook = lab.api(path)["content"]
+    notebook = lab.send_request(path)["content"]
     for cell in notebook["cells"]:
         cell["metadata"]["trusted"] = True
-    lab.api(path, "PUT", {"type": "notebook", "format": "json", "content": notebook})
+    lab.send_request(path, "PUT", {"type": "notebook", "format": "json", "content": notebook})
 
 
 def _times_of_more(page: Page) -> list[float]:

@@ -64,9 +64,9 @@ def open_in_lab(
         JupyterLab's default.
     """
     if fresh:
-        lab.set("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
-        lab.set("jupyter-graphbreak:plugin", {})
-        lab.set(NOTEBOOK_PLUGIN, {} if windowing is None else {"windowingMode": windowing})
+        lab.store_settings("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
+        lab.store_settings("jupyter-graphbreak:plugin", {})
+        lab.store_settings(NOTEBOOK_PLUGIN, {} if windowing is None else {"windowingMode": windowing})
     opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset" if fresh else f"{lab.url}/lab?reset", share=not fresh)
     page = opened.page
     if not fresh:

@@ -288,7 +288,7 @@ def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
 @pytest.mark.exhaustive
 def test_a_distant_line_is_scrolled_to_in_every_rendering_mode(open_page: Open, lab: Lab) -> None:
     lab.save("long", *(f"x = {number}\n" * 8 for number in range(30)), two_breaks(), *["y = 1"] * 10, failed())
-    setting = lab.api(f"lab/api/settings/{NOTEBOOK_PLUGIN}")["schema"]["properties"]["windowingMode"]
+    setting = lab.send_request(f"lab/api/settings/{NOTEBOOK_PLUGIN}")["schema"]["properties"]["windowingMode"]
     for mode in setting.get("enum") or [option["const"] for option in setting["oneOf"]]:
         opened = open_in_lab(open_page, lab, "long", fresh=True, windowing=mode)
         page = opened.page
@@ -381,7 +381,7 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
 def test_a_setting_keeps_the_panel_from_opening(open_page: Open, lab: Lab) -> None:
     lab.save("closed", "%load_ext jupyter_graphbreak", CELL)
     page = open_in_lab(open_page, lab, "closed", fresh=True).page
-    lab.set("jupyter-graphbreak:plugin", {"open": False})
+    lab.store_settings("jupyter-graphbreak:plugin", {"open": False})
     page.reload()
     wait_for_notebook(page)
     run_all(page)
@@ -464,7 +464,7 @@ def test_the_installation_is_checked_on_request(open_page: Open, lab: Lab) -> No
 
 
 def test_the_extension_is_enabled_and_compatible(lab: Lab) -> None:
-    extensions = lab.api("lab/api/extensions")
+    extensions = lab.send_request("lab/api/extensions")
     (extension,) = [extension for extension in extensions if extension["name"] == "jupyter-graphbreak"]
     assert extension["enabled"]
     assert extension["status"] == "ok"

@@ -1596,7 +1596,7 @@ CALLS = (
     KnownCall(
         names=("open",),
         pattern=r"\bopen\(|\.read\(|\.write\(|\.save\(|\.load\(",
-        title="File",
+        title="File access",
         advice="read or write the file before or after the compiled function",
         manual_step=ManualStep("Decide whether to use the file before or after the call."),
     ),

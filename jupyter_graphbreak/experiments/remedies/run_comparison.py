@@ -257,20 +257,36 @@ def functions_over_recompile_limit(report: Report) -> set[str]:
     return {skipped.function for skipped in report.skipped if skipped.kind in {"recompile limit", "shared wrapper"}}
 
 
-def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
-    """Describe a break of some runs, with the file of its line, or with its cell if there are several."""
+def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[str, tuple[str, str]]) -> str:
+    """Describe a break of a changed program, with the file of its line, or with its cell if there are several.
+
+    Parameters
+    ----------
+    texts : mapping
+        As for :func:`compare_breaks`. The line is that of the old text, if the change left it as it is.
+    """
     location = graph_break.location
     if location is None:
         return f"elsewhere: {graph_break.gb_type}"
-    reports = [run.report for run in runs if any(break_ is graph_break for break_ in run.report.breaks)]
-    sources = [source for report in reports for source in report.sources if source.id == location.source]
-    cells = {source.name for report in reports for source in report.sources if source.kind == "cell"}
+    runs = [run for run in runs if any(break_ is graph_break for break_ in run.report.breaks)]
+    sources = [source for run in runs for source in run.report.sources if source.id == location.source]
+    cells = {source.name for run in runs for source in run.report.sources if source.kind == "cell"}
+    names = {run.files.get(location.source, location.source) for run in runs} & set(texts)
+    line = _original_line(*texts[names.pop()], location.line) if names else str(location.line)
     file = f" of {sources[0].name}" if sources and cells != {sources[0].name} else ""
     title = known_cause(graph_break.gb_id, graph_break.gb_type, code=location.code).title
     code = re.sub(r"(?<=[(\[]) ", "", " ".join((location.code or "").split()))
     code = code if len(code) <= _MAX_CODE else f"{code[:_MAX_CODE]}..."
     is_word = title[1:].partition(" ")[0].islower()  # not a class such as UserError
-    return f"at line {location.line}{file}, {code}: {title[:1].lower() + title[1:] if is_word else title}"
+    return f"on line {line}{file}, {code}: {title[:1].lower() + title[1:] if is_word else title}"
+
+
+def _original_line(old: str, new: str, line: int) -> str:
+    """Return the number that a line of the changed text has in the old one, or say that it is of the changed code."""
+    old_lines, code = old.split("\n"), new.split("\n")[line - 1].strip()
+    numbers = [number for number, new_numbers in _line_map(old, new).items() if line in new_numbers]
+    unchanged = [number for number in numbers if old_lines[number - 1].strip() == code]
+    return str(unchanged[0]) if len(unchanged) == 1 else f"{line} of the changed code"
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:

@@ -456,12 +456,13 @@ class TrialRunner:
             return "another result", findings.disqualifying_difference, removed_breaks, diffs, inputs
         if original is not None:
             breaks_before, breaks_after = [*self.original.breaks, *original[0].breaks], [*run.breaks, *edge_run.breaks]
-            comparison = compare_breaks(breaks_before, breaks_after, self._changed_texts(candidate.change))
+            texts = self._changed_texts(candidate.change)
+            comparison = compare_breaks(breaks_before, breaks_after, texts)
             removed_breaks = comparison.removed_breaks
             if comparison.new_breaks:
                 return (
                     "another break",
-                    f"then it breaks {break_summary(comparison.new_breaks[0], breaks_after)}",
+                    f"then it breaks {break_summary(comparison.new_breaks[0], breaks_after, texts)}",
                     removed_breaks,
                     diffs,
                     inputs,
@@ -578,6 +579,7 @@ class TrialRunner:
         if any(not difference.is_acceptable for difference in diffs):
             return "another result", next(difference.text for difference in diffs if not difference.is_acceptable)
         comparison = self._compare_breaks(candidate.change, run)
+        texts = self._changed_texts(candidate.change)
         if goals.isdisjoint(comparison.removed_breaks):
             break_of_other_cause = next(
                 (comparison.breaks_of_other_cause[goal] for goal in goals if goal in comparison.breaks_of_other_cause),
@@ -585,7 +587,7 @@ class TrialRunner:
             )
             if break_of_other_cause is None:
                 return "break stays", None
-            return "another break", f"{OTHER_CAUSE} {break_summary(break_of_other_cause, run.breaks)}"
+            return "another break", f"{OTHER_CAUSE} {break_summary(break_of_other_cause, run.breaks, texts)}"
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_other_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
@@ -595,7 +597,7 @@ class TrialRunner:
         if comparison.new_breaks or has_as_many_breaks:
             new_break = next(iter(comparison.new_breaks), None)
             reason = (
-                f"then it breaks {break_summary(new_break, run.breaks)}"
+                f"then it breaks {break_summary(new_break, run.breaks, texts)}"
                 if new_break is not None
                 else "there are as many breaks as before"
             )

@@ -53,7 +53,7 @@ def advice_for_break(report: Report, break_: Break) -> list[Advice]:
     """
     texts = {advice.text for advice in break_.advice}
     hints = break_.hints if break_.owner == "own" or not break_.advice else []
-    caller_advice = _advice_to_fix_caller(report, break_) if break_.minor else None
+    caller_advice = advice_to_fix_caller(report, break_)
     all_advice = [*break_.advice, *(Advice(hint) for hint in hints if hint not in texts)]
     all_advice = _without_failed_techniques(all_advice, _failed_techniques(report, break_))
     return [caller_advice, *all_advice] if caller_advice is not None else all_advice
@@ -110,11 +110,13 @@ def _without_failed_techniques(advice: list[Advice], failed: list[str]) -> list[
     return [Advice(f"{first.text} ({note})", first.origin), *others]
 
 
-def _advice_to_fix_caller(report: Report, break_: Break) -> Advice | None:
+def advice_to_fix_caller(report: Report, break_: Break) -> Advice | None:
     """Return advice to fix a different break first: the one that makes the caller of this function run eagerly.
 
     It is ``None`` if the function was not compiled separately for that reason.
     """
+    if not break_.minor:
+        return None
     frames = lookup.frames(report)
     frame = frames.get(break_.occurrences[-1].frame or "") if break_.occurrences else None
     visited: set[str] = set()  # in an invalid report, callers may call each other in a cycle

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.knowledge.entries import CONFIG
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, OTHER_CAUSE, WORKING
 from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.advice import advice_to_fix_caller
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.plain_text import breaks_text, count_text, join_with_and, join_words
 
@@ -84,7 +85,10 @@ def remedies_for_break(report: Report, break_: Break) -> BreakRemedies | None:
     frames = dict.fromkeys(skipped[ident].frame or "" for ident in break_.skipped if ident in skipped)
     by_break, by_frame = lookup.remedies_by_break(report), lookup.remedies_by_frame(report)
     remedies_of_frames = (remedy for frame in frames for remedy in by_frame.get(frame, ()))
-    return _sort_remedies(itertools.chain(by_break.get(break_.id, ()), remedies_of_frames))
+    remedies = _sort_remedies(itertools.chain(by_break.get(break_.id, ()), remedies_of_frames))
+    if advice_to_fix_caller(report, break_) is not None:
+        return replace(remedies, decisions=[])  # nothing has to be decided before the break in the caller is fixed
+    return remedies
 
 
 def remedies_for_frame(report: Report, skipped: Skipped) -> BreakRemedies | None:

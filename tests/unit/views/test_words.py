@@ -150,6 +150,17 @@ def test_advice_names_the_break_to_fix_first() -> None:
     assert advice.text.startswith("fix break 2 first: this is compiled separately because its caller `wrapper` runs")
 
 
+def test_a_break_compiled_without_its_caller_asks_for_no_decision() -> None:
+    report = library_report()
+    decision = Remedy(
+        "r1", [report.breaks[1].id], "decisions", "Decide", "person", "not tried", person="Decide what to do."
+    )
+    report = replace(report, remedies=[decision])
+    text = render_text(report)
+    assert "Decide what to do." not in text
+    assert "fix break 2 first: this is compiled separately" in text
+
+
 def test_a_location_in_a_library_has_a_qualified_name() -> None:
     report = library_report()
     assert location_text(report, report.breaks[0].location) == "modeling_bart.py:660 in BartDecoder.forward"

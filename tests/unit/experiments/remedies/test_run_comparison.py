@@ -103,17 +103,27 @@ def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
     report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[break_here, break_elsewhere])
     run = RunBreaks(report, {})
     code = f"f(x, {'y' * 55}..."
-    assert (
-        break_summary(break_elsewhere, [run]) == f"at line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
-    )
-    assert break_summary(break_here, [run]) == "at line 4, x > 0: branch on a tensor's value"
+    summary = break_summary(break_elsewhere, [run], {})
+    assert summary == f"on line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
+    assert break_summary(break_here, [run], {}) == "on line 4, x > 0: branch on a tensor's value"
 
 
 def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> None:
     cells = [Source("s1", "Cell In[1]", "cell"), Source("s2", "Cell In[2]", "cell")]
     here = Break("b1", None, "UserError", Location("s1", 25, 25, code="info == 0"), "resumed")
     run = RunBreaks(Report("ok", Device("cpu", "cpu"), sources=cells, breaks=[here]), {})
-    assert break_summary(here, [run]) == "at line 25 of Cell In[1], info == 0: UserError"
+    assert break_summary(here, [run], {}) == "on line 25 of Cell In[1], info == 0: UserError"
+
+
+def test_a_break_on_an_unchanged_line_is_described_with_its_number_in_the_original() -> None:
+    new = OLD.replace("    y = x * 2", "    y = x\n    y = y + x").replace("    return y", "    print(y)\n    return y")
+    changed_run = run(new, ("y.sum() > 0", "branch"), ("print(y)\n", "print"))
+    unchanged, inserted = changed_run.report.breaks
+    line = OLD.split("\n").index("    if y.sum() > 0:") + 1
+    texts = {"f.py": (OLD, new)}
+    assert break_summary(unchanged, [changed_run], texts).startswith(f"on line {line}, ")
+    line = new.split("\n").index("    print(y)") + 1
+    assert break_summary(inserted, [changed_run], texts).startswith(f"on line {line} of the changed code, ")
 
 
 @pytest.mark.parametrize(

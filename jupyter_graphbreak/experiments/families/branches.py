@@ -1,4 +1,4 @@
-"""Branches on a tensor's value: compute both sides and select between the results."""
+"""Branches on a tensor's value: compute both branches and select between the results."""
 
 from __future__ import annotations
 
@@ -132,9 +132,9 @@ def _is_string(node: ast.expr) -> bool:
 
 
 FAMILY = "branch"
-_WHERE_TITLE = "Compute both sides with torch.where"
-_GUARDED_TITLE = "Compute both sides with torch.where, with harmless operands on the side that is not taken"
-_COND_TITLE = "Pass both sides to torch.cond"
+_WHERE_TITLE = "Compute both branches with torch.where"
+_GUARDED_TITLE = "Compute both branches with torch.where, with harmless operands in the branch that is not taken"
+_COND_TITLE = "Pass both branches to torch.cond"
 #: For each operator of an augmented assignment, an operator and a number that change no value. A sum becomes a
 #: difference because -0.0 + 0 is 0.0.
 _NEUTRAL_OPERATIONS = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
@@ -340,7 +340,7 @@ def _propose_for_statement(site: Site, branch: ast.If, python_operand_count: int
 def _variants(
     site: Site, condition: str, branch_sides: tuple[BranchSide, BranchSide], *, names_condition: bool = False
 ) -> Iterator[tuple[str, str, tuple[BranchSide, BranchSide], list[str]]]:
-    """Yield variants that compute both sides: a title, the condition, the sides, and the statements before them."""
+    """Yield variants that compute both branches: a title, the condition, the sides, and the statements before them."""
     name = fresh_name(site.draft, "condition")
     naming_line = f"{name} = {parenthesize_lines(condition)}"
     yield _WHERE_TITLE, *((name, branch_sides, [naming_line]) if names_condition else (condition, branch_sides, []))

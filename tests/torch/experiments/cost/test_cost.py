@@ -47,7 +47,7 @@ work_uncompiled: Callable[[float], None] = torch.compiler.disable(work)
 
 
 def measure_call(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> MeasuredEntry:
-    return measure_entry(Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run=run, budget=SHORT)
+    return measure_entry(Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run_report=run, budget=SHORT)
 
 
 def times_outside_graphs(cost: EntryCost) -> dict[str | None, float]:

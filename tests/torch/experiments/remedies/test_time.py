@@ -362,7 +362,7 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
     )  # fmt: skip
     untried = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
-    candidate = Candidate(("where",), ("Compute both sides with torch.where",), "edit", (goal,), (), untried)
+    candidate = Candidate(("where",), ("Compute both branches with torch.where",), "edit", (goal,), (), untried)
     outcome: Any = SimpleNamespace(
         runner=runner, candidates=[candidate], unreached_breaks=[goal], faults=[], part_with_one_break=None
     )

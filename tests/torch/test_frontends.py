@@ -262,7 +262,7 @@ def test_other_inputs_follow_the_first_if_a_call_changes_state() -> None:
     assert fx.example is not None
     assert (fx.outcome, fx.example.what) == ("silently wrong", "x negated")
     assert verdicts.changes == ["seen"]
-    assert "A call changes seen, so each of these was run after the first input." in verdicts.to_text()
+    assert "A call changes seen, so each further input ran after a call with the first input." in verdicts.to_text()
 
 
 def test_recursive_function_calls_its_compiled_copy() -> None:

@@ -249,7 +249,7 @@ class Rerun:
                     self.report,
                     lines=requested_lines,
                     call_number=number,
-                    calls=calls,
+                    call_count=calls,
                     find_cell=self._find_cell,
                 )
                 entry_values.append(found_values.values)

@@ -231,7 +231,7 @@ class _CompiledCall:
         _call(self._program, self.subject)
 
     def fastest_us(self) -> float | None:
-        """Return the time in microseconds of the fastest of several calls; ``None`` if a call raises."""
+        """Return the time in microseconds of the fastest of several calls, or ``None`` if a call raises."""
         clock = clock_for(tensors_of(self.subject, self.subject.arguments or Arguments()))
         end = time.monotonic() + _MAX_TIMING_S
         times: list[float] = []
@@ -376,7 +376,7 @@ def _differences(entry: Entry, expected: _Observation, actual: _Observation, cal
     """Return the differences between a compiled and an eager call that exceed rounding."""
     if not any(_compare_observations(expected, actual, ())):
         return []
-    # Further runs take memory and time, so they are made only if there is a difference to explain.
+    # Further runs take memory and time, so they take place only if there is a difference to explain.
     ignored_paths = varying_paths(expected.values, _observe_eager(entry, calls).values)
     if ignored_paths and not any(_compare_observations(expected, actual, (), ignored_paths)):
         return []
@@ -481,7 +481,7 @@ def _first_wrong_step(entry: Entry, calls: int) -> CompilationStep:
 
 
 def _try_changes(
-    entry: Entry, step: CompilationStep, first: Divergence | None, unchanged_us: float | None, calls: int
+    entry: Entry, step: CompilationStep, first_divergence: Divergence | None, unchanged_us: float | None, calls: int
 ) -> Iterator[NumericsTrial]:
     """Try as many changes as time allows, one at a time, that may make a wrong result right.
 
@@ -491,7 +491,7 @@ def _try_changes(
         The entry whose compiled result is wrong.
     step : {"eager", "aot_eager", "backend"}
         The compilation step that introduces the difference.
-    first : Divergence or None
+    first_divergence : Divergence or None
         The first wrong operation.
     unchanged_us : float or None
         The time in microseconds that a compiled call takes without a change.
@@ -500,7 +500,7 @@ def _try_changes(
     """
     changes: list[tuple[str, Callable[[], AbstractContextManager[Any]], Entry]] = []
     if step == "backend" and backend_name(entry.backend) == "inductor":
-        operation = first.op if first is not None else None
+        operation = first_divergence.op if first_divergence is not None else None
         uses_cuda = any(tensor.is_cuda for tensor in tensors_of(Subject(entry.call, entry.arguments), entry.arguments))
         possible_changes = precision_changes(operation, uses_cuda=uses_cuda)
         changes = [(change.code, change.apply, entry) for change in possible_changes]

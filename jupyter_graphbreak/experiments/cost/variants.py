@@ -291,8 +291,8 @@ class Variant:
 
         with capture_effects() as effects:
             self.observe_with_backward(observe, tensors.append)
-        messages = [message for *_, message in (*effects.logged, *effects.warned)]
-        return [*tensors, torch.tensor([len(text) for text in (effects.printed, effects.stderr, *messages)])]
+        messages = [message for *_, message in (*effects.log_records, *effects.warning_messages)]
+        return [*tensors, torch.tensor([len(text) for text in (effects.stdout, effects.stderr, *messages)])]
 
     def _state_after_call(self) -> Iterator[torch.Tensor]:
         """Yield some elements of each tensor in the arguments and the state, and the plain values in the state."""

@@ -225,7 +225,7 @@ def _variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
 
 def _entries_for(kept_entries: RecordedEntries, target: Target) -> Iterator[Entry]:
     """Yield the entries that may reproduce a finding, most likely first."""
-    entries = [*kept_entries.entries, *kept_entries.generators]
+    entries = [*kept_entries.entries, *kept_entries.generator_calls]
     likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
     if target.kind == CHECK:
         likely_entries = [entry for entry in entries if entry.function == target.function]

@@ -61,7 +61,7 @@ class LibraryContainer(NamedTuple):
         return LibraryAttribute(self.owner, self.name).title
 
     def content(self) -> list[Any]:
-        """Return the container's items; for a dict, keys and values alternately."""
+        """Return the container's items, or a dict's keys and values alternately."""
         if isinstance(self.container, dict):
             return [part for item in list(self.container.items()) for part in item]
         return list(self.container)
@@ -223,7 +223,7 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
 
 
 def _find_object(function: types.FunctionType, root: str, path: tuple[str, ...]) -> Any:
-    """Return the object to which a path of attributes leads from a global or a module; ``None`` if there is none."""
+    """Return the object to which a path of attributes leads from a global or a module, or ``None`` if there is none."""
     value: Any = function.__globals__.get(root, sys.modules.get(root))
     for name in path:
         value = (attribute_of(value, "__dict__") or {}).get(name)

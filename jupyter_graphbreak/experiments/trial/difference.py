@@ -27,16 +27,16 @@ DifferenceKind = Literal[
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
     "layout", "sign of zero", "replaced", "lost alias",
 ]  # fmt: skip
-#: Differences that a changed program may have: the report lists them, and the user decides.
+#: The kinds of differences that a changed program may have. The report lists them, and the user decides.
 ACCEPTABLE_KINDS: frozenset[DifferenceKind] = frozenset({
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
     "layout", "sign of zero", "lost alias",
 })  # fmt: skip
-_MAX_LENGTH = 60
+_MAX_QUOTE_LENGTH = 60
 #: The prefixes of the error messages of a graph in which a value violates an assumption.
-_ASSERTIONS = ("Runtime assertion failed", "Expected cond to be True")
+_ASSERTION_PREFIXES = ("Runtime assertion failed", "Expected cond to be True")
 #: The message of a failed check in a graph, if the program's own message was not a constant.
-_UNNAMED_CHECK = "check failed"
+_DEFAULT_CHECK_MESSAGE = "check failed"
 #: Matches the messages of errors that lists and other sequences raise, but tensors do not.
 _SEQUENCE_ERRORS = re.compile(r"index out of range$|^pop ")
 #: The relations between aliases, in the form that follows "makes the result".
@@ -50,7 +50,7 @@ _TIMES = re.compile(r"[\d:]+<[\d:?]+,\s*[^\s,\]]+")
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference between a program and the original; ``text`` continues a sentence whose subject is the program."""
+    """A difference between a program and the original. ``text`` continues a sentence whose subject is the program."""
 
     kind: DifferenceKind
     text: str
@@ -81,7 +81,7 @@ def differences(
     ignored_paths : frozenset of str
         The paths to values in arguments and state that differ after any two runs; see :func:`varying_state_paths`.
     compares_signs_of_zero : bool
-        Whether to distinguish -0.0 from 0.0 in the result; compilers do not preserve the sign.
+        Whether to distinguish -0.0 from 0.0 in the result. Compilers do not preserve the sign.
     """
     compare = functools.partial(describe_difference, compares_values=compares_values)
     if expected.error is not None or actual.error is not None:
@@ -174,17 +174,17 @@ def _comes_from_graph_check(original: BaseException, changed: BaseException) -> 
         return False
     message = _message(changed)
     is_check = (
-        message in {_message(original), _UNNAMED_CHECK}
+        message in {_message(original), _DEFAULT_CHECK_MESSAGE}
         and is_raised_by_operation(changed)
         and not is_raised_by_operation(original)
     )
-    return is_check or message.startswith(_ASSERTIONS)
+    return is_check or message.startswith(_ASSERTION_PREFIXES)
 
 
 def describe_error(error: BaseException | None) -> str:
     """Return the type of an exception and the first line of its message, shortened."""
     message = _message(error).strip().partition("\n")[0]
-    return _shorten(f"{type(error).__name__}: {message}" if message else type(error).__name__, 2 * _MAX_LENGTH)
+    return _shorten(f"{type(error).__name__}: {message}" if message else type(error).__name__, 2 * _MAX_QUOTE_LENGTH)
 
 
 def _message(error: BaseException | None) -> str:
@@ -364,7 +364,7 @@ def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Differen
 
 
 def _replacement_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    """Yield a difference for each tensor that only the original changes in place, as other references may see."""
+    """Yield a difference for each tensor that only the original changes in place. Other references to it may exist."""
     for path, is_changed in expected.changed_in_place.items():
         if is_changed and path in actual.paths and path not in actual.changed_in_place:
             yield Difference("replaced", f"replaces {path} with a new tensor, but the original changes it in place")
@@ -373,14 +373,18 @@ def _replacement_differences(expected: Result, actual: Result) -> Iterator[Diffe
 def _effect_differences(expected: Result, actual: Result, *, compares_values: bool) -> Iterator[Difference]:
     original, changed = expected.effects, actual.effects
     for kind, verb, before, after in (
-        ("printed", "prints", original.printed, changed.printed),
+        ("printed", "prints", original.stdout, changed.stdout),
         ("stderr", "writes to stderr", original.stderr, changed.stderr),
     ):
         if not is_same_text(before, after) if compares_values else bool(before) != bool(after):
             expected_line, actual_line = _first_differing_lines(before, after)
             yield Difference(kind, f"{verb} {actual_line}, but the original {verb} {expected_line}")  # type: ignore[arg-type]
-    warning_texts = [[f"{category}: {text}" for category, text in effects.warned] for effects in (original, changed)]
-    log_texts = [[f"{name} {level}: {text}" for name, level, text in effects.logged] for effects in (original, changed)]
+    warning_texts = [
+        [f"{category}: {text}" for category, text in effects.warning_messages] for effects in (original, changed)
+    ]
+    log_texts = [
+        [f"{name} {level}: {text}" for name, level, text in effects.log_records] for effects in (original, changed)
+    ]
     message_differences = [
         *_message_differences("warned", "warns", *warning_texts, compares_values=compares_values),
         *_message_differences("logged", "logs", *log_texts, compares_values=compares_values),
@@ -389,7 +393,7 @@ def _effect_differences(expected: Result, actual: Result, *, compares_values: bo
     if (
         compares_values
         and not message_differences
-        and is_same_text(original.printed, changed.printed)
+        and is_same_text(original.stdout, changed.stdout)
         and is_same_text(original.stderr, changed.stderr)
     ):
         kinds = [[kind for kind, _ in effects.order] for effects in (original, changed)]
@@ -463,7 +467,7 @@ def _first_differing_lines(before: str, after: str) -> tuple[str, str]:
 
 
 def _quote(text: str) -> str:
-    return repr(_shorten(text.strip("\n"), _MAX_LENGTH)) if text else "nothing"
+    return repr(_shorten(text.strip("\n"), _MAX_QUOTE_LENGTH)) if text else "nothing"
 
 
 def _shorten(text: str, length: int) -> str:

@@ -26,15 +26,15 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     tested_variables,
 )
 from jupyter_graphbreak.experiments.trial.inputs import (
-    FLAG,
+    AS_FLAG,
     LONGER_LAST_ITEM,
     NOT_CONTIGUOUS,
     OF_DIFFERENT_SIZE,
     TRANSPOSED,
-    WITH_DIMENSION,
+    WITH_EXTRA_DIMENSION,
     ZERO_DIMENSIONAL,
     Input,
-    describe,
+    example_of,
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     apply_change,
@@ -65,14 +65,14 @@ if TYPE_CHECKING:
 
 #: The maximum number of sizes to change, and of edge inputs with random tensors.
 _MAX_SIZES = 2
-_MAX_RANDOM = 4
+_MAX_RANDOM_INPUTS = 4
 #: The dtypes that floating-point (``True``) and integer (``False``) tensors get in edge inputs.
 _EDGE_DTYPES = {
     True: (torch.int64, torch.float64, torch.float16, torch.bool),
     False: (torch.float32, torch.int32),
 }
 #: Numbers that fill all tensors of edge inputs.
-_EXTREMES = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
+_EXTREME_NUMBERS = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
 #: The suffixes of the descriptions of tensors with numbers that are not finite.
 _NOT_FINITE = ("nan", "inf", "infinite")
 #: The maximum number of edge numbers to combine with tensors that require gradients.
@@ -83,7 +83,7 @@ _MAX_SINGLE_ARGUMENTS = 3
 _MAX_MISSING_KEYS = 3
 #: The maximum number of edge values for one item of a list or tuple.
 _MAX_ITEM_VALUES = 2
-_WITH_GRADIENT = "tensors that have a .grad"
+_TENSORS_WITH_GRAD = "tensors that have a .grad"
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_RAISED_RANKS = 3
 #: Values that a caller may pass in place of a tensor that the function tests.
@@ -91,11 +91,11 @@ _TENSOR_SUBSTITUTES: tuple[Any, ...] = (None, [])
 #: Numbers that a caller may pass for a parameter that is ``None``, and the maximum number of such parameters.
 _OPTIONAL_NUMBERS = (2.0, 0.0)
 _MAX_OPTIONAL_PARAMETERS = 3
-#: The maximum number of tensors of which every pair is made to share memory.
+#: The maximum number of tensors among which every pair is made to share memory.
 _MAX_SHARING_TENSORS = 3
 #: The maximum number of constants in the code to use as elements or as lengths, and of tables whose lengths are used.
 _MAX_CODE_NUMBERS = 8
-_MAX_TABLES = 4
+_MAX_LOOKUP_TABLES = 4
 #: The largest length to take from the code, its maximum ratio to the original length, and the maximum number of
 #: elements of a tensor with such a length. These limits prevent runs that take much longer than the original one.
 _MAX_LENGTH = 4096
@@ -131,23 +131,23 @@ def edge_inputs(original: Arguments, fn: Callable[..., Any], state: Mapping[str,
         variants = {"": identity}
     for description, arguments in _changes_of_arguments(original, fn, variants):
         if describe_difference((original.args, original.kwargs), (arguments.args, arguments.kwargs)) is not None:
-            yield Input(arguments, describe(description, arguments, fn), is_special=True)
+            yield Input(arguments, example_of(description, arguments, fn), is_special=True)
     settings = list(_changes_of_state(fn, state))
     for values in settings:
         description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
         for suffix, change in variants.items():
             arguments = map_tensors(original, change)
-            yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
+            yield Input(arguments, example_of(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
     divisors = [values for values in settings if any(map(_is_zero_or_infinite, values.values()))]
     yield from _gradients_with_state(original, fn, divisors[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
     for description, kind, arguments in itertools.chain(
         _edge_numbers_with_gradients(original, fn, nonzero_variants), _kind_changes(original, fn, may_be_indices)
     ):
-        yield Input(arguments, describe(description, arguments, fn), is_special=True, different_kind=kind)
+        yield Input(arguments, example_of(description, arguments, fn), is_special=True, different_kind=kind)
     if reads_gradients(original, fn):
         yield _input_with_grads(original, fn, state)
     for description, arguments in _length_changes_from_code(original, fn, state):
-        yield Input(arguments, describe(description, arguments, fn), is_special=True)
+        yield Input(arguments, example_of(description, arguments, fn), is_special=True)
 
 
 def _changes_of_arguments(
@@ -187,8 +187,8 @@ def _input_with_grads(original: Arguments, fn: Callable[..., Any], state: Mappin
     give_gradient = functools.partial(_with_grad, identity)
     arguments = map_tensors(original, give_gradient)
     values = {name: give_gradient(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
-    example = describe(_WITH_GRADIENT, arguments, fn)
-    return Input(arguments, example, is_special=True, state=values, different_kind=_WITH_GRADIENT)
+    example = example_of(_TENSORS_WITH_GRAD, arguments, fn)
+    return Input(arguments, example, is_special=True, state=values, different_kind=_TENSORS_WITH_GRAD)
 
 
 def _kind_changes(
@@ -214,7 +214,7 @@ def _kind_changes(
     for name, tensors in tensors_by_name[:_MAX_RAISED_RANKS]:
         # Python can test only a tensor with one element.
         if len(tensors_by_name) > 1 or any(tensor.numel() == 1 for tensor in tensors):
-            kind = f"{name} {WITH_DIMENSION}"
+            kind = f"{name} {WITH_EXTRA_DIMENSION}"
             yield kind, kind, map_tensors(original, only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
     for name, description, arguments in _shrunk_arguments(original, fn):
         if _shares_size(original, fn, name):
@@ -325,7 +325,7 @@ def _argument_kind_changes(original: Arguments, fn: Callable[..., Any]) -> Itera
         if (name in tested_names or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 as_flag = only_for([value], functools.partial(torch.full_like, fill_value=flag, dtype=torch.bool))
-                yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(original, as_flag)
+                yield f"{name} = {flag}", f"{name} {AS_FLAG}", map_tensors(original, as_flag)
 
 
 def _optional_argument_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
@@ -477,7 +477,7 @@ def _extreme_value_changes(original: Arguments, fn: Callable[..., Any]) -> Itera
         "with one positive number": unless(may_be_indices, _with_one_positive),
         **{
             description: unless(may_be_indices, functools.partial(fill_with, number=number))
-            for description, number in _EXTREMES.items()
+            for description, number in _EXTREME_NUMBERS.items()
         },
         "extreme": unless(may_be_indices, _with_extreme_integers),
         "with a nan": lambda tensor: replace_first(tensor, math.nan),
@@ -488,7 +488,7 @@ def _extreme_value_changes(original: Arguments, fn: Callable[..., Any]) -> Itera
     }
     for description, change in changes.items():
         yield f"all tensors {description}", map_tensors(original, change)
-    for seed in range(2, 2 + _MAX_RANDOM):
+    for seed in range(2, 2 + _MAX_RANDOM_INPUTS):
         change = unless(may_be_indices, functools.partial(randomize, seed=seed))
         yield f"all tensors random, {seed}", map_tensors(original, change)
 
@@ -514,7 +514,7 @@ def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
 
 
 def _with_one_positive(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in which only the first element is positive; an unsigned or empty one is returned unchanged."""
+    """Return a tensor in which only the first element is positive, or an unsigned or empty tensor unchanged."""
     if value.dtype in {torch.bool, torch.uint8} or not value.numel():
         return value
     result = -value.detach().abs() - 1
@@ -554,7 +554,9 @@ def _length_changes_from_code(
     may_be_indices = index_predicate(original, fn)
     whole_numbers = [int(number) for number in numbers_in_user_code(original, fn) if float(number).is_integer()]
     lengths = [length for length in whole_numbers if length <= _MAX_LENGTH][:_MAX_CODE_NUMBERS]
-    lengths += [length for length in lookup_table_lengths(original, fn, state) if length <= _MAX_LENGTH][:_MAX_TABLES]
+    lengths += [length for length in lookup_table_lengths(original, fn, state) if length <= _MAX_LENGTH][
+        :_MAX_LOOKUP_TABLES
+    ]
     tensors = tensors_in(original.values())
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))[:_MAX_SIZES]
     largest_count = max((tensor.numel() for tensor in tensors), default=0)
@@ -615,7 +617,7 @@ def _gradients_with_state(
         for values, (suffix, change) in itertools.product(settings, variants.items()):
             arguments = map_tensors(original, functools.partial(require, change))
             description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
-            example = describe(f"{description}{suffix}, {kind}", arguments, fn)
+            example = example_of(f"{description}{suffix}, {kind}", arguments, fn)
             yield Input(arguments, example, is_special=True, state=values, different_kind=kind)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Report
 
-    #: Returns the location of a stack in the report; ``None`` if no line of the stack is in a source.
+    #: Returns the location of a stack in the report, or ``None`` if no line of the stack is in a source.
     Locate = Callable[[Sequence[StackEntry]], Location | None]
 
 

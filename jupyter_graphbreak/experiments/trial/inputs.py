@@ -46,10 +46,10 @@ _MAX_SPECIAL_INPUTS = 6
 #: The largest size to take from the function's code.
 _MAX_SIZE = 64
 #: Kinds of tensors in edge inputs, and suffixes of such kinds.
-BOOL = "bool tensors"
-FLAG = "as a flag"
+BOOL_TENSORS = "bool tensors"
+AS_FLAG = "as a flag"
 ZERO_DIMENSIONAL = "zero-dimensional"
-WITH_DIMENSION = "with one more dimension"
+WITH_EXTRA_DIMENSION = "with one more dimension"
 OF_DIFFERENT_SIZE = "of a different size"
 LONGER_LAST_ITEM = "a longer last item"
 NOT_CONTIGUOUS = "tensors that are not contiguous"
@@ -96,7 +96,7 @@ class Input:
     @property
     def counts_errors_only(self) -> bool:
         """Whether only errors are compared, because merging branches promotes booleans differently from numbers."""
-        return self.different_kind == BOOL or self.has_flag
+        return self.different_kind == BOOL_TENSORS or self.has_flag
 
     @property
     def has_ordinary_values(self) -> bool:
@@ -111,7 +111,7 @@ class Input:
     @property
     def has_different_rank(self) -> bool:
         """Whether a tensor has more or fewer dimensions than in the user's call."""
-        return self.different_kind.startswith(ZERO_DIMENSIONAL) or self.different_kind.endswith(WITH_DIMENSION)
+        return self.different_kind.startswith(ZERO_DIMENSIONAL) or self.different_kind.endswith(WITH_EXTRA_DIMENSION)
 
     @property
     def has_nan_number(self) -> bool:
@@ -121,11 +121,11 @@ class Input:
     @property
     def has_flag(self) -> bool:
         """Whether an argument that the function tests, or whose number it reads, is replaced with a boolean."""
-        return self.different_kind.endswith(FLAG)
+        return self.different_kind.endswith(AS_FLAG)
 
 
-def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
-    """Return the description of arguments for a report."""
+def example_of(description: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
+    """Return the report's description of arguments."""
     return Example(
         description, ", ".join(f"{name} = {short_repr(value)}" for name, value in arguments.by_name(fn).items())
     )
@@ -134,7 +134,7 @@ def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> 
 def derived_inputs(original: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     """Yield inputs for a function that are derived from an accepted one, most revealing first.
 
-    Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes; dtypes and
+    Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes. Dtypes and
     modules stay the same. Constants in the function's code hint at the conditions of its branches. Indices, such as
     those for an embedding, stay within the range of the original ones.
 
@@ -146,15 +146,15 @@ def derived_inputs(original: Arguments, fn: Callable[..., Any]) -> Iterator[Inpu
     for description, change in _value_changes(original, fn):
         arguments = map_tensors(original, change)
         if describe_difference((original.args, original.kwargs), (arguments.args, arguments.kwargs)) is not None:
-            yield Input(arguments, describe(description, arguments, fn))
+            yield Input(arguments, example_of(description, arguments, fn))
     change = unless(index_predicate(original, fn), randomize, randomize_within_range)
     special_changes = itertools.chain(_python_changes(original, fn), _size_changes(original, fn))
     for description, arguments in itertools.islice(special_changes, _MAX_SPECIAL_INPUTS):
-        yield Input(arguments, describe(description, arguments, fn), is_special=True)
+        yield Input(arguments, example_of(description, arguments, fn), is_special=True)
         # Two branches may agree for the original values: 1 + 1 equals 1 * 2.
         changed_arguments = map_tensors(arguments, change)
         if tensors_in(changed_arguments.values()):
-            yield Input(changed_arguments, describe(f"{description}, random", changed_arguments, fn), is_special=True)
+            yield Input(changed_arguments, example_of(f"{description}, random", changed_arguments, fn), is_special=True)
 
 
 # --- Changed values of tensors ---

@@ -51,7 +51,7 @@ _TORCH_MODULES = (
     "torch.library", "torch.cuda.graphs", "torch.cuda.streams", "torch.distributed", "triton",
 )  # fmt: skip
 #: The types of locks, and the functions that make them.
-LOCKS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
+LOCK_MAKERS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
 #: The types of objects whose memory a ``memoryview`` may expose.
 BUFFER_TYPES = (bytearray, array.array)
 
@@ -59,7 +59,7 @@ BUFFER_TYPES = (bytearray, array.array)
 def is_bound_to_data(method: Any) -> bool:
     """Return whether an object is a built-in method of a list, dict, set, deque, tensor or lock."""
     return is_instance(method, types.BuiltinMethodType) and (
-        is_instance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in LOCKS
+        is_instance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in LOCK_MAKERS
     )
 
 

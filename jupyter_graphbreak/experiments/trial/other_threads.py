@@ -132,19 +132,19 @@ def isolate_warnings(registries: Registries | None = None) -> Iterator[None]:
         The current result of :func:`warning_registries`, which takes half a millisecond to compute.
     """
     with _isolation_lock:
-        if _active:
+        if _open_isolations:
             yield
             return
-        _active.append(True)
+        _open_isolations.append(True)
         try:
             with _isolate_warnings(warning_registries() if registries is None else registries):
                 yield
         finally:
-            _active.clear()
+            _open_isolations.clear()
 
 
 _isolation_lock = threading.RLock()
-_active: list[bool] = []
+_open_isolations: list[bool] = []
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: The maximum number of gradient functions of one operation to search for.
 _MAX_FUNCTIONS = 200
 #: The gradient function of a leaf, which computes nothing.
-_LEAF = "AccumulateGrad"
+_LEAF_FUNCTION_NAME = "AccumulateGrad"
 
 
 @dataclass
@@ -178,7 +178,7 @@ class ValueRecorder:
             if (
                 function is None
                 or function in self._gradient_functions
-                or function.name().rpartition("::")[2].startswith(_LEAF)
+                or function.name().rpartition("::")[2].startswith(_LEAF_FUNCTION_NAME)
             ):
                 continue
             count += 1

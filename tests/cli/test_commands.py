@@ -331,7 +331,7 @@ def test_a_script_is_tried_measured_and_checked_after_its_end(cli: Cli, program:
     assert [values["first"] for values in report["values"]] == [[]]
     wrong = cli("script", "--at", "line 7", program)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "--at 'line 7' is not a line: use for example 12 or model.py:12" in wrong.stderr
+    assert "--at 'line 7' is not a line: use, for example, 12 or model.py:12" in wrong.stderr
 
 
 @pytest.mark.exhaustive

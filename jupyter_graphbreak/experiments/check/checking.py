@@ -61,7 +61,7 @@ _SIMPLER_BACKENDS: dict[CompilationStep, tuple[str, ...]] = {
     "aot_eager": ("eager",),
     "eager": (),
 }
-#: The time limit and the maximum number of runs for timing a call.
+#: The time limit in seconds, and the minimum and maximum numbers of runs, for timing a call.
 _MAX_TIMING_S = 0.3
 _MIN_CALLS, _MAX_CALLS = 5, 100
 
@@ -263,7 +263,10 @@ def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
 
 
 def _observe_in_double(entry: Entry, calls: int, *, noise_size: int, precision: float) -> _Observation | None:
-    """Return the outcome in double precision, uncompiled, with noise as in :func:`to_double`; ``None`` if it fails."""
+    """Return the outcome of eager calls in double precision, or ``None`` if a call fails.
+
+    The noise is the same as for :func:`to_double`.
+    """
     try:
         subject = Subject(entry.call, entry.arguments)
         subject.restore()
@@ -358,7 +361,7 @@ def _differences_after_repeated_calls(entry: Entry, compiled_call: _CompiledCall
 
 
 def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: Entry, precision: float) -> list[str]:
-    """Return the differences from eager code of an entry that may use the compiled code of earlier entries."""
+    """Return the differences between eager code and an entry that may use the compiled code of earlier entries."""
     subject = Subject(entry.call, entry.arguments)
     # All entries share this backend.
     backend = entry.backend if callable(entry.backend) else clone_backend(entry.backend)

@@ -1,4 +1,4 @@
-"""Distinguish wrong results from different rounding, by comparing them with results in double precision."""
+"""Distinguish wrong results from different rounding by comparing results with those in double precision."""
 
 from __future__ import annotations
 

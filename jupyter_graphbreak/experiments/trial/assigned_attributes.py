@@ -265,7 +265,7 @@ def _passed_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ..
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     for instruction in _all_instructions(code):
-        # Python 3.11 and 3.12 write "NULL + name" for a function that is called next; Python 3.13 writes "name + NULL".
+        # Python 3.11 and 3.12 write "NULL + name" for a function that is called next. Python 3.13 writes "name + NULL".
         is_callee = instruction.opname == "LOAD_METHOD" or "NULL" in re.split(r" \+ |\|", instruction.argrepr)
         if instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and loaded is not None and not is_callee:
             if instruction.argval != "__dict__":

@@ -44,7 +44,7 @@ def default_values(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def parameters_of(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a function, or of a module's ``forward``, by name; none if they are not known."""
+    """Return the parameters of a function, or of a module's ``forward``, by name, or none if they are not known."""
     try:
         return inspect.signature(getattr(fn, "forward", fn)).parameters
     except (TypeError, ValueError):
@@ -94,7 +94,7 @@ def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
 
 
 def numbers_in_user_code(arguments: Arguments, fn: Callable[..., Any]) -> list[float]:
-    """Return the absolute values, if above one, of numbers in the code of a function and of user functions it calls."""
+    """Return the absolute values above one of numbers in the code of a function and of user functions it reaches."""
     codes = [*_codes(fn), *user_codes(fn, *arguments.values())]
     constants = (constant for code in dict.fromkeys(codes) for constant in code.co_consts)
     numbers = (abs(constant) for constant in constants if type(constant) in {int, float})

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import StackEntry
 
-    #: Whose code a file contains. An effect in "neutral" code belongs to the code that called it; "exempt" code has no
-    #: effects that count, and "internal" code is this package's own.
+    #: Whose code a file contains. An effect in "neutral" code belongs to the code that called it. Effects of "exempt"
+    #: code do not count. "Internal" code is this package's own.
     Role = Literal["user", "library", "neutral", "exempt", "internal"]
 
 _STDLIB_FOLDERS = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))

@@ -196,7 +196,7 @@ def _kind_changes(
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield a description, a kind and arguments of that kind, with different dtypes, layouts, shapes, memory or types.
 
-    Each kind comes with several values of the tensors, so that most conditions are both true and false.
+    Each kind comes with several values of the tensors, so that most conditions are true for some and false for others.
     """
     values: dict[str, Change] = {
         "": _triple,
@@ -581,7 +581,7 @@ def _gradient_changes(original: Arguments) -> Iterator[_KindChange]:
 def _edge_numbers_with_gradients(
     original: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield edge numbers with tensors that require gradients, as the branch not taken may have a nan gradient."""
+    """Yield arguments with edge numbers whose tensors require gradients, as the branch not taken may have a nan one."""
     for kind, change in _gradient_changes(original):
         require = functools.partial(change, identity)
         numbers = (

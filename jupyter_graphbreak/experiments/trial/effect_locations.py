@@ -1,4 +1,4 @@
-"""Add to a report the effects because of which functions were not run again, with their lines."""
+"""Add the effects that kept functions from running again to a report, with their lines."""
 
 from __future__ import annotations
 

@@ -291,7 +291,7 @@ class RecordedEntries:
         return [*calls, *(call for key in keys if key != own_key for call in self.call_history.calls_to(key))]
 
     def count_calls(self, entry: Entry) -> int:
-        """Return the number of calls to an entry in the run, or one if it is not known."""
+        """Return the number of calls to an entry in the run, or one if the number is not known."""
         return max(
             1,
             next(

@@ -226,7 +226,7 @@ def _writing_methods(cls: type, examined_types: set[int]) -> Iterator[tuple[type
 
 
 def wrap_writing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
-    """Return the replacement for a bound method whose name says that it writes a file; ``None`` for other methods."""
+    """Return the replacement for a bound method whose name says that it writes a file, else ``None``."""
     if not _WRITER_NAME.search(method.__name__) or is_instance(method.__self__, ModuleType | type | None):
         return None
     cls = next((cls for cls, name in _writing_methods(type(method.__self__), set()) if name == method.__name__), None)

@@ -31,7 +31,7 @@ def is_internal(fault: Exception) -> bool:
 
 
 def note_if_internal(activity: str, error: BaseException) -> None:
-    """Note an error for the report if it is internal and not raised on purpose; ``activity`` follows "while"."""
+    """Note an error for the report if it is internal and not raised on purpose. ``activity`` follows "while"."""
     is_on_purpose = isinstance(error, LookupError) or type(error).__module__.startswith(f"{_PACKAGE}.")
     if isinstance(error, Exception) and not is_on_purpose and is_internal(error):
         collect_fault(internal_error_sentence(activity, error))

@@ -129,7 +129,7 @@ class SharedMemory:
         Returns
         -------
         bool
-            Whether runs have changed the memory.
+            Whether runs had changed any of these storages.
         """
         changed_blocks = [
             block
@@ -143,7 +143,7 @@ class SharedMemory:
         return bool(changed_blocks)
 
     def return_free_memory(self) -> None:
-        """Give the memory that runs have freed back to the system, if any memory is shared.
+        """Return to the system the memory that runs have freed, if any memory is shared.
 
         The next run takes longer, because the system has to provide the memory again.
         """
@@ -217,7 +217,7 @@ def _typed_view(storage: torch.UntypedStorage, dtype: torch.dtype, start: int, e
 
 
 def available_memory(device: torch.device | None = None) -> int:
-    """Return the free memory in bytes of a CUDA device, or of the machine within the limits of its containers."""
+    """Return the free memory in bytes of a CUDA device, or of the machine within the limits of this process."""
     if device is not None and device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min([_free_on_machine(), *_free_in_containers()])

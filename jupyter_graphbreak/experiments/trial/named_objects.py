@@ -31,7 +31,7 @@ def named_objects(value: Any, name: str, visited_ids: set[int] | None = None) ->
     value : object
         The value to search.
     name : str
-        The name with which the paths begin; empty for a module whose parameters have no prefix.
+        The name with which the paths begin. Empty for a module whose parameters have no prefix.
     visited_ids : set of int
         The ids of objects that have been searched. The set is updated.
     """

@@ -55,7 +55,7 @@ _MAX_ALIAS_PATHS = 20
 
 
 class Layout(NamedTuple):
-    """The class of a tensor, and its strides in dimensions with several elements. A sparse or empty one has none."""
+    """The class of a tensor, and its strides in dimensions with several elements, if it is dense and not empty."""
 
     class_: type
     strides: tuple[int, ...]
@@ -135,7 +135,7 @@ def run(
 ) -> Result:
     """Call a program with copies of arguments and with seeded random generators, and return the outcome.
 
-    Arguments that are part of the subject's state are not copied: :meth:`Subject.restore` restores them.
+    Arguments that are part of the subject's state are not copied, because :meth:`Subject.restore` restores them.
 
     Parameters
     ----------
@@ -437,7 +437,7 @@ def limit_lines() -> Iterator[set[tuple[str, int]]]:
 
 @contextlib.contextmanager
 def _set_trace_function(function: Any) -> Iterator[None]:
-    """Set the trace function while the context is open, but keep one that code in the context has set."""
+    """Set the trace function, and reset it on exit unless code in the context has set a different one."""
     trace_before = sys.gettrace()
     sys.settrace(function)
     try:

@@ -482,7 +482,7 @@ def preserve_line_cache() -> Iterator[None]:
 
 
 def _context_functions() -> tuple[Any, Any]:
-    """Return the functions of Python's C API that enter and leave a context; ``None`` for those that do not exist."""
+    """Return the functions of Python's C API that enter and leave a context, or ``None`` for a missing one."""
     functions = []
     for name in ("PyContext_Enter", "PyContext_Exit"):
         function = getattr(getattr(ctypes, "pythonapi", None), name, None)
@@ -566,7 +566,7 @@ def release_leftover_locks(locks: Sequence[Any], fn: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _free_locks_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
-    """Release copied locks if this thread makes no progress while they are locked; yield the list of released locks."""
+    """Release copied locks if this thread makes no progress while they are locked, and yield the released locks."""
     freed_locks: list[Any] = []
     if not locks:
         yield freed_locks

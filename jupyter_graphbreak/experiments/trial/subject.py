@@ -72,7 +72,7 @@ class Subject:
     call : callable
         The copy.
     owner : object
-        The copied module, the object to which a copied method belongs, or any other copied object that can be called;
+        The copied module, the object to which a copied method belongs, or any other copied object that can be called.
         ``None`` for a function.
     arguments : Arguments or None
         The copies of the arguments, to pass to runs.
@@ -248,7 +248,7 @@ class Subject:
         self.memory.restore()
 
     def restore(self) -> None:
-        """Undo the changes that runs have made, and give the memory that they have freed back to the system."""
+        """Undo the changes that runs have made, and return to the system the memory that they have freed."""
         self.undo_changes()
         self.memory.return_free_memory()
 

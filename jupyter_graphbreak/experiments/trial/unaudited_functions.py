@@ -207,7 +207,7 @@ class Replacements:
                     self._replaced_attributes.clear()
 
     def extend(self) -> None:
-        """Also replace the functions of modules that were imported since, if any context is open."""
+        """Also replace the functions of modules that were imported after the installation, if any context is open."""
         with _install_lock:
             if self._open_contexts:
                 self._install_missing()

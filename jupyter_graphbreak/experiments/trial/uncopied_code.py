@@ -113,7 +113,7 @@ class UncopiedCode:
 
     @contextlib.contextmanager
     def swap_copies_in(self) -> Iterator[None]:
-        """Swap the copies in while the context is open, and restore objects that could not be copied on exit.
+        """Swap the copies in while the context is open. On exit, restore the objects that could not be copied.
 
         Raises
         ------

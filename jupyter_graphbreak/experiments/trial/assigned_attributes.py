@@ -159,15 +159,15 @@ class LoadedModules(dict[str, types.ModuleType]):
 
     __hash__ = None
 
-    def added_since(self, before: LoadedModules) -> list[str]:
-        """Return the names of the entries that are not in ``before`` and that no import added."""
-        return [name for name in self.keys() - before.keys() if not self._is_imported(name, before)]
+    def added_since(self, earlier_modules: LoadedModules) -> list[str]:
+        """Return the names of the entries that are not in ``earlier_modules`` and that no import added."""
+        return [name for name in self.keys() - earlier_modules.keys() if not self._is_imported(name, earlier_modules)]
 
-    def _is_imported(self, name: str, before: LoadedModules) -> bool:
+    def _is_imported(self, name: str, earlier_modules: LoadedModules) -> bool:
         """Return whether an import added an entry, under the module's own name or within a new package."""
         package = name.partition(".")[0]
         is_own_name = getattr(attribute_of(self[name], "__spec__"), "name", None) == name
-        return is_own_name or package not in {name, *before}
+        return is_own_name or package not in {name, *earlier_modules}
 
     def restore(self) -> None:
         """Undo all changes to ``sys.modules`` since :meth:`current` was called, except imports."""

@@ -168,15 +168,15 @@ def is_raised_by_operation(error: BaseException) -> bool:
     return not any(instruction.opname in {"RAISE_VARARGS", "RERAISE"} for instruction in raising_instructions)
 
 
-def _comes_from_graph_check(original: BaseException, changed: BaseException) -> bool:
+def _comes_from_graph_check(original_error: BaseException, error: BaseException) -> bool:
     """Return whether an error comes from a check in a graph: the original's check, or one that PyTorch added."""
-    if type(changed) is not RuntimeError:
+    if type(error) is not RuntimeError:
         return False
-    message = _message(changed)
+    message = _message(error)
     is_check = (
-        message in {_message(original), _DEFAULT_CHECK_MESSAGE}
-        and is_raised_by_operation(changed)
-        and not is_raised_by_operation(original)
+        message in {_message(original_error), _DEFAULT_CHECK_MESSAGE}
+        and is_raised_by_operation(error)
+        and not is_raised_by_operation(original_error)
     )
     return is_check or message.startswith(_ASSERTION_PREFIXES)
 
@@ -372,12 +372,16 @@ def _replacement_differences(expected: Result, actual: Result) -> Iterator[Diffe
 
 def _effect_differences(expected: Result, actual: Result, *, compares_values: bool) -> Iterator[Difference]:
     original, changed = expected.effects, actual.effects
-    for kind, verb, before, after in (
+    for kind, verb, expected_output, actual_output in (
         ("printed", "prints", original.stdout, changed.stdout),
         ("stderr", "writes to stderr", original.stderr, changed.stderr),
     ):
-        if not is_same_text(before, after) if compares_values else bool(before) != bool(after):
-            expected_line, actual_line = _first_differing_lines(before, after)
+        if (
+            not is_same_text(expected_output, actual_output)
+            if compares_values
+            else bool(expected_output) != bool(actual_output)
+        ):
+            expected_line, actual_line = _first_differing_lines(expected_output, actual_output)
             yield Difference(kind, f"{verb} {actual_line}, but the original {verb} {expected_line}")  # type: ignore[arg-type]
     warning_texts = [
         [f"{category}: {text}" for category, text in effects.warning_messages] for effects in (original, changed)
@@ -456,14 +460,14 @@ def _is_same_number(expected: str, actual: str) -> bool:
     return abs(expected_value - actual_value) <= max(1.01 * unit, 1e-5 * abs(expected_value))
 
 
-def _first_differing_lines(before: str, after: str) -> tuple[str, str]:
+def _first_differing_lines(expected: str, actual: str) -> tuple[str, str]:
     """Return, quoted, the first lines in which two strings differ, or the lines that only the longer one has."""
-    lines_before, lines_after = before.splitlines(), after.splitlines()
-    for index, (one, other) in enumerate(zip(lines_before, lines_after, strict=False)):
+    expected_lines, actual_lines = expected.splitlines(), actual.splitlines()
+    for index, (one, other) in enumerate(zip(expected_lines, actual_lines, strict=False)):
         if not is_same_text(one, other):
-            return _quote(lines_before[index]), _quote(lines_after[index])
-    start = min(len(lines_before), len(lines_after))
-    return _quote("\n".join(lines_before[start:])), _quote("\n".join(lines_after[start:]))
+            return _quote(expected_lines[index]), _quote(actual_lines[index])
+    start = min(len(expected_lines), len(actual_lines))
+    return _quote("\n".join(expected_lines[start:])), _quote("\n".join(actual_lines[start:]))
 
 
 def _quote(text: str) -> str:

@@ -394,9 +394,9 @@ _SIGNALS = tuple(map(int, signal.valid_signals()))
 _getsignal: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
 
 
-def _signal_handler(number: int) -> Any:
+def _signal_handler(signal_number: int) -> Any:
     """Return the handler of a signal, or the delayed handler while this package delays the signal."""
-    handler = _getsignal(number)
+    handler = _getsignal(signal_number)
     return getattr(handler, DEFERRED_HANDLER_ATTRIBUTE, handler)
 
 

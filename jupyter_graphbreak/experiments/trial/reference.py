@@ -330,21 +330,21 @@ def describe_raised(error: Exception, raiser: Literal["capture", "program", "fun
     return Raised(type(error).__name__, lines[0] if lines else "", raiser)
 
 
-def shrinkable_sizes(original: Arguments) -> list[int]:
+def shrinkable_sizes(original_arguments: Arguments) -> list[int]:
     """Return the sizes of dimensions that may shrink, starting with first dimensions, such as batches."""
-    tensors = tensors_in(original.values())
+    tensors = tensors_in(original_arguments.values())
     first_sizes = [tensor.shape[0] for tensor in tensors if tensor.dim()]
     other_sizes = [size for tensor in tensors for size in tensor.shape[1:]]
     return [size for size in dict.fromkeys([*first_sizes, *other_sizes]) if size >= _MIN_SHRINKABLE]
 
 
-def smaller_arguments(original: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
+def smaller_arguments(original_arguments: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
     """Yield arguments in which each dimension of one size is smaller, and the new size, starting with the smallest.
 
     Integers that are valid indices for the size stay valid for the new size, because some operations do not check
     indices. No other dimension has the new size.
     """
-    tensors = tensors_in(original.values())
+    tensors = tensors_in(original_arguments.values())
     largest_indices = [int(tensor.max()) for tensor in tensors if looks_like_indices(tensor) and tensor.numel()]
     smallest_size = max([_MIN_SIZE, *(index + 1 for index in largest_indices if index < size)])
     sizes = {length for tensor in tensors for length in tensor.shape}
@@ -352,4 +352,7 @@ def smaller_arguments(original: Arguments, size: int) -> Iterator[tuple[Argument
     adds_divisible_size = unused_size < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
     for smaller_size in (unused_size, _DIVISIBLE_SIZE) if adds_divisible_size else (unused_size,):
         if 2 * smaller_size <= size:
-            yield map_tensors(original, functools.partial(resize, size=size, new_size=smaller_size)), smaller_size
+            yield (
+                map_tensors(original_arguments, functools.partial(resize, size=size, new_size=smaller_size)),
+                smaller_size,
+            )

@@ -186,7 +186,7 @@ _CACHE_NAMES = re.compile(r"cache|memo|lock", re.IGNORECASE)
 
 
 def is_user_module(module: types.ModuleType) -> bool:
-    """Return whether a module is ``__main__``, comes from a user's file, or was created without a file."""
+    """Return whether a module is ``__main__``, comes from a user's file, or was created without an import."""
     if module.__name__ == "__main__":
         return True
     file = getattr(module, "__file__", None)

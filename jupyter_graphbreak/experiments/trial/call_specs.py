@@ -97,7 +97,7 @@ class Path(NamedTuple):
 class TensorSpec:
     """Facts about a tensor.
 
-    ``number`` identifies the tensor within a call. ``data`` is a copy of the elements, or ``None`` without a copy.
+    ``number`` identifies the tensor within a call. ``data`` is a copy of the elements, or ``None`` if they were not copied.
     """
 
     shape: tuple[int, ...]

@@ -73,7 +73,7 @@ class Subject:
         The copy.
     owner : object
         The copied module, the object to which a copied method belongs, or any other copied object that can be called.
-        ``None`` for a function.
+        ``None`` for a function or a class.
     arguments : Arguments or None
         The copies of the arguments, to pass to runs.
     initial_state : dict

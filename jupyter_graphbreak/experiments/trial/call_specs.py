@@ -97,7 +97,7 @@ class Path(NamedTuple):
 class TensorSpec:
     """Facts about a tensor.
 
-    ``number`` identifies the tensor within a call. ``data`` is a copy of the elements, or ``None`` if they were not copied.
+    ``number`` identifies the tensor within a call. ``data`` is a copy of the elements, or ``None`` if there is no copy.
     """
 
     shape: tuple[int, ...]

@@ -173,7 +173,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     reasons = [
-        *recorded_entries.left_out,
+        *recorded_entries.omission_reasons,
         *(f"the function was not run again: it {effect.description}" for effect in recorded_entries.effects),
     ]
     progress = _Progress(report, on_status, also, first_breaks)

@@ -73,7 +73,7 @@ class Entry:
         The option ``guard_filter_fn`` of ``torch.compile``.
     compiles_inner_function : bool
         Whether to call the callable without compiling it, because it compiles a function inside it.
-    inner : frozenset of tuple
+    inner_targets : frozenset of tuple
         The path of each module to compile instead of the callable, and the name of the method to compile. An empty
         name stands for the module's calls, which ``Module.compile`` compiles.
     callable_id : int or None
@@ -98,7 +98,7 @@ class Entry:
     dynamic: bool | None = None
     guard_filter: Callable[..., Any] | None = None
     compiles_inner_function: bool = False
-    inner: frozenset[tuple[str, str]] = frozenset()
+    inner_targets: frozenset[tuple[str, str]] = frozenset()
     callable_id: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
     storage_copies: tuple[StorageCopy, ...] = ()
@@ -150,8 +150,8 @@ class RecordedEntries:
         self.entries: list[Entry] = []
         #: Calls to generator functions, which Dynamo does not compile.
         self.generator_calls: list[Entry] = []
-        #: Sentences about the entries that were not recorded, with the reasons.
-        self.left_out: list[str] = []
+        #: Sentences that say which entries were not recorded, and why.
+        self.omission_reasons: list[str] = []
         #: The observed effects outside the copied objects. Entries with such effects are left out.
         self.effects: list[ObservedEffect] = []
         #: The specs of all calls. ``entries`` contains only the first call to each entry.
@@ -174,20 +174,20 @@ class RecordedEntries:
             self._reusing_calls += 1
             if self._reusing_calls > _MAX_REUSING_CALLS:
                 if self._reusing_calls == _MAX_REUSING_CALLS + 1:
-                    self.left_out.append(
+                    self.omission_reasons.append(
                         f"Only the first {_MAX_REUSING_CALLS} calls that reuse code compiled for other calls are "
                         "examined."
                     )
                 return
         if entered_call.modes.transform_count:
-            self.left_out.append(
+            self.omission_reasons.append(
                 f"Nothing was tried for {name}: it was called within a transform of torch.func, such as vmap, which "
                 "cannot be repeated on its own."
             )
             return
         copy_or_reason = self._copy_call(name, entered_call)
         if isinstance(copy_or_reason, str):
-            self.left_out.append(copy_or_reason)
+            self.omission_reasons.append(copy_or_reason)
             return
         copy, changeable_parts = copy_or_reason
         entry = replace(
@@ -378,7 +378,7 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
         finally:
             recorded_entries.leave_out_entries_with_effects(effect_recorder)
             recorded_entries.call_history.close()
-    recorded_entries.left_out += [
+    recorded_entries.omission_reasons += [
         f"A compiled function could not be copied, so it was not run again ({fault})." for fault in faults
     ]
 

@@ -173,7 +173,7 @@ def test_number_of_instances_is_limited_with_a_note() -> None:
         for factor in range(20):
             torch.compile(Scaled(factor), backend="eager")(torch.ones(2))
     assert len(recorded_entries.entries) == 17
-    assert recorded_entries.left_out == [
+    assert recorded_entries.omission_reasons == [
         "Only the first 16 calls that reuse code compiled for other calls are examined."
     ]
 

@@ -129,7 +129,7 @@ class Scaled(torch.nn.Module):
     def __init__(self, factor: float) -> None:
         super().__init__()
         self.factor: torch.Tensor
-        self.register_buffer("by", torch.full((1,), factor))
+        self.register_buffer("factor", torch.full((1,), factor))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * self.factor

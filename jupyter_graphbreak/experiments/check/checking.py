@@ -63,7 +63,7 @@ _SIMPLER_BACKENDS: dict[CompilationStep, tuple[str, ...]] = {
 }
 #: The time limit in seconds, and the minimum and maximum numbers of runs, for timing a call.
 _MAX_TIMING_S = 0.3
-_MIN_CALLS, _MAX_CALLS = 5, 100
+_MIN_TIMED_CALLS, _MAX_TIMED_CALLS = 5, 100
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class _CompiledCall:
         clock = clock_for(tensors_of(self.subject, self.subject.arguments or Arguments()))
         end = time.monotonic() + _MAX_TIMING_S
         times: list[float] = []
-        while len(times) < _MIN_CALLS or (time.monotonic() < end and len(times) < _MAX_CALLS):
+        while len(times) < _MIN_TIMED_CALLS or (time.monotonic() < end and len(times) < _MAX_TIMED_CALLS):
             require_time("call")
             self.subject.restore()
             arguments = self.subject.copy_arguments(self.subject.arguments or Arguments())

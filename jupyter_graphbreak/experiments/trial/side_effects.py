@@ -114,7 +114,7 @@ def listen(listener: Listener) -> Iterator[None]:
     _install_audit_hook()
     thread = threading.get_ident()
     listeners = _listeners.setdefault(thread, [])
-    with claim_thread(on_submit=functools.partial(_notice_submit, thread)) as claim:
+    with claim_thread(on_submit=functools.partial(_notify_of_submitted_work, thread)) as claim:
         listeners.append(listener)
         if not listener.is_exclusive:
             _claims.append((claim, listener))
@@ -128,7 +128,7 @@ def listen(listener: Listener) -> Iterator[None]:
                 _claims.remove((claim, listener))
 
 
-def _notice_submit(thread: int, frame: FrameType) -> None:
+def _notify_of_submitted_work(thread: int, frame: FrameType) -> None:
     if threading.get_ident() == thread:
         notify_listeners("process", SUBMITS_WORK, frame)
 
@@ -213,7 +213,7 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
         if is_in_trial():
             handle_import(args[0], frame)
         return
-    kind_and_describe = _EVENTS.get(event) or _family_of(event)
+    kind_and_describe = _EVENTS.get(event) or _effect_of_family(event)
     if kind_and_describe is None:
         return
     kind, describe = kind_and_describe
@@ -248,7 +248,7 @@ def handle_import(name: str, frame: FrameType | None) -> None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _family_of(event: str) -> tuple[EffectKind, Describe] | None:
+def _effect_of_family(event: str) -> tuple[EffectKind, Describe] | None:
     return next(
         (
             (kind, _constant_description(description))

@@ -926,6 +926,13 @@ PyG: a Data object made in forward | libraries#graph-networks-pyg-dgl | pass ten
 RGCNConv has many graph breaks | libraries#graph-networks-pyg-dgl | FastRGCNConv
 DDP with growing sequence lengths recompiles each step | training#ddp-distributeddataparallel-compile-inside-or-outside | as without DDP
 policy and reference model of RLHF recompile | recompiles#instances-share-one-count | one for those that train
+gradients of several batches, then one step | training#what-breaks-in-training-code | gradient accumulation
+GPU memory after generate with a static cache | where_to_compile#generate | model._cache
+PPO of rsl_rl in Isaac Lab | libraries#programs-with-a-switch-timm-torchtune-axolotl | torch_compile_mode
+a simulator written in PyTorch (mujoco-torch) | libraries#reinforcement-learning-stable-baselines3-torchrl | compile its step
+stride mismatch at index 0, one image and then two | recompiles#it-still-compiles-for-each-length | so begin with 2
+the compiled step adds a key to its input dict | recompiles#once-for-each-kind-a-mode-a-type-a-state | put the key there
+the first epoch takes hours, then it is fast | compile_time#slow-to-compile-loops-many-shapes | say at once what varies
 the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
 """
 

@@ -941,6 +941,9 @@ a simulator written in PyTorch (mujoco-torch) | libraries#reinforcement-learning
 stride mismatch at index 0, one image and then two | recompiles#it-still-compiles-for-each-length | so begin with 2
 the compiled step adds a key to its input dict | recompiles#once-for-each-kind-a-mode-a-type-a-state | put the key there
 the first epoch takes hours, then it is fast | compile_time#slow-to-compile-loops-many-shapes | say at once what varies
+make_fx of energy and forces trains wrongly | training#a-gradient-of-a-gradient | aten.detach
+a cold start on Modal or SageMaker compiles each time | recipes#compile-in-a-container-docker-kubernetes | put the folder on a volume
+QLoRA and torch.compile | libraries#lora-adapters-peft | 4-bit layers
 the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
 """
 

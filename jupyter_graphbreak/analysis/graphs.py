@@ -63,7 +63,7 @@ class GraphTable:
 
     def add(self, frame: FrameLedger, ending_break: FoldedBreak | None) -> None:
         """Add the graphs of a frame, which end at the given break, or at a return if there is none."""
-        for captured_graph in frame.graphs:
+        for captured_graph in frame.lasting_graphs:
             parsed = parse_graph(captured_graph.code)
             if frame.start is not None and captured_graph.stacks is None and not parsed.ops:
                 continue  # torch >= 2.15 writes an empty graph to the trace and does not compile it

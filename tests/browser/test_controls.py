@@ -287,7 +287,7 @@ def test_the_status_is_complete_and_moves_nothing(open_page: Open, lab: Lab) -> 
     before = heights(page)
     card = report.locator(".gb-break").first
     card.locator("summary").first.click()
-    card.get_by_role("button", name="Apply: Compute both sides with torch.where").click()
+    card.get_by_role("button", name="Apply: Compute both branches with torch.where").click()
     status = report.get_by_role("status")
     expect(status).to_have_text(
         "Not applied: line 14 of Cell In[7] has changed since this was tried. Explain the cell again."

@@ -81,7 +81,7 @@ def test_remedies_are_applied_and_undone(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "applied", remedies())
     page = opened.page
     card = open_card(report, 1)
-    button = card.get_by_role("button", name="Apply: Compute both sides with torch.where")
+    button = card.get_by_role("button", name="Apply: Compute both branches with torch.where")
     button.scroll_into_view_if_needed()
     opened.shoot("remedies-lab-light")
     assert opened.serious() == []
@@ -206,7 +206,7 @@ def test_the_statement_that_compiles_is_inserted_and_undone(open_page: Open, lab
 def test_only_shown_and_confirmed_changes_are_applied(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "confirmed", remedies())
     page = opened.page
-    button = open_card(report, 1).get_by_role("button", name="Apply: Compute both sides with torch.where")
+    button = open_card(report, 1).get_by_role("button", name="Apply: Compute both branches with torch.where")
     button.click()
     page.locator(".jp-Dialog").get_by_role("button", name="Cancel").click()
     expect(report.get_by_role("status")).to_have_text("Not applied")
@@ -237,9 +237,9 @@ def test_a_change_in_two_cells_names_both(open_page: Open, lab: Lab) -> None:
     page = opened.page
     trust(page)
     shown = page.locator(".graphbreak.gb-live")
-    open_card(shown, 1).get_by_role("button", name="Insert as cell: Compute both sides").click()
+    open_card(shown, 1).get_by_role("button", name="Insert as cell: Compute both branches").click()
     comment = [
-        "# Compute both sides with `torch.where`: removes break 1.",
+        "# Compute both branches with `torch.where`: removes break 1.",
         "# To undo: delete this cell, undo the edits of the other cells, then restart the kernel",
     ]
     assert changed_lines(page) == [
@@ -263,7 +263,7 @@ def test_hidden_characters_are_named(open_page: Open, lab: Lab) -> None:
     remedy = replace(remedy, edits=[replace(remedy.edits[0], new=hidden)])
     opened, shown = opened_report(open_page, lab, "hidden", replace(report, remedies=[remedy]))
     page = opened.page
-    open_card(shown, 1).get_by_role("button", name="Apply: Compute both sides").click()
+    open_card(shown, 1).get_by_role("button", name="Apply: Compute both branches").click()
     assert "+        y = y  #U+202E )(metsys.so ;xU+2066U+200B" in shown_changes(page)
     expect(page.locator(".jp-Dialog").get_by_role("alert")).to_contain_text("invisible")
     assert opened.serious(".jp-Dialog") == []

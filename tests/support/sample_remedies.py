@@ -52,7 +52,7 @@ def with_remedies(report: Report) -> Report:
     branch = "        if score > 3:\n            y = y / score"
     loop = '    for name in ("mean", "std"):\n        print(name, getattr(x, name)())'
     where = Remedy(
-        "m1", ["b1"], "branch", "Compute both sides with `torch.where`", "edit", "works",
+        "m1", ["b1"], "branch", "Compute both branches with `torch.where`", "edit", "works",
         edits=[Edit("s1", 14, 15, branch, "        y = torch.where(score > 3, y / score, y)")],
         excludes=["m2"],
         evidence=Evidence("inductor", 6, True, COMPARED_EFFECTS, 4, 3, 2, 1),

@@ -84,7 +84,7 @@ def test_a_branch_that_only_empty_tensors_take_did_not_run() -> None:
     working = [remedy for remedy in remedies if remedy.verdict in WORKING and remedy.kind == "edit"]
     assert working
     assert {remedy.verdict for remedy in working} == {"works on what ran"}
-    assert "one side of a condition never ran" in {remedy.reason for remedy in working}
+    assert "one branch of a condition never ran" in {remedy.reason for remedy in working}
 
 
 @pytest.mark.exhaustive

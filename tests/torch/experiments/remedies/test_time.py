@@ -360,7 +360,7 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
     )  # fmt: skip
     late = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
-    candidate = Candidate(("where",), ("Compute both sides with torch.where",), "edit", (goal,), (), late)
+    candidate = Candidate(("where",), ("Compute both branches with torch.where",), "edit", (goal,), (), late)
     outcome: Any = SimpleNamespace(
         runner=runner, candidates=[candidate], unreached_breaks=[goal], faults=[], part_with_one_break=None
     )

@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     compare_breaks,
     without_expected_edge_differences,
 )
-from jupyter_graphbreak.experiments.trial.difference import Difference, Kind
+from jupyter_graphbreak.experiments.trial.difference import Difference, DifferenceKind
 from jupyter_graphbreak.experiments.trial.outcome import Result
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Break, Device, Report
@@ -46,7 +46,7 @@ def compare_with_before(new: str, *after: RunBreaks) -> BreakComparison:
 def test_a_line_that_breaks_for_a_different_cause_is_not_fixed() -> None:
     comparison = compare_with_before(OLD, run(OLD, ("print(y.sum().item())", "print")))
     assert comparison.removed_breaks == {"b2"}
-    assert comparison.breaks_of_other_cause["b1"].gb_type == "print"
+    assert comparison.breaks_with_different_cause["b1"].gb_type == "print"
     assert comparison.new_breaks == []
 
 
@@ -90,7 +90,7 @@ def test_lines_that_are_replaced_together_count_as_one() -> None:
     new = old.replace("    if x.any():\n        y[x] = 1", "    y[x] = 1")
     comparison = compare_breaks([before], [run(new, ("y[x]", "mask"), ("print(y)", "print"))], {"f.py": (old, new)})
     assert comparison.removed_breaks == frozenset()
-    assert comparison.breaks_of_other_cause["b1"].gb_type == "mask"
+    assert comparison.breaks_with_different_cause["b1"].gb_type == "mask"
     assert comparison.new_breaks == []
 
 
@@ -103,23 +103,35 @@ def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
     report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[break_here, break_elsewhere])
     run = RunBreaks(report, {})
     code = f"f(x, {'y' * 55}..."
-    assert (
-        break_summary(break_elsewhere, [run]) == f"at line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
-    )
-    assert break_summary(break_here, [run]) == "at line 4, x > 0: branch on a tensor's value"
+    summary = break_summary(break_elsewhere, [run], {})
+    assert summary == f"on line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
+    assert break_summary(break_here, [run], {}) == "on line 4, x > 0: branch on a tensor's value"
 
 
 def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> None:
     cells = [Source("s1", "Cell In[1]", "cell"), Source("s2", "Cell In[2]", "cell")]
     here = Break("b1", None, "UserError", Location("s1", 25, 25, code="info == 0"), "resumed")
     run = RunBreaks(Report("ok", Device("cpu", "cpu"), sources=cells, breaks=[here]), {})
-    assert break_summary(here, [run]) == "at line 25 of Cell In[1], info == 0: UserError"
+    assert break_summary(here, [run], {}) == "on line 25 of Cell In[1], info == 0: UserError"
+
+
+def test_a_break_on_an_unchanged_line_is_described_with_its_number_in_the_original() -> None:
+    new = OLD.replace("    y = x * 2", "    y = x\n    y = y + x").replace("    return y", "    print(y)\n    return y")
+    changed_run = run(new, ("y.sum() > 0", "branch"), ("print(y)\n", "print"))
+    unchanged, inserted = changed_run.report.breaks
+    line = OLD.split("\n").index("    if y.sum() > 0:") + 1
+    texts = {"f.py": (OLD, new)}
+    assert break_summary(unchanged, [changed_run], texts).startswith(f"on line {line}, ")
+    line = new.split("\n").index("    print(y)") + 1
+    assert break_summary(inserted, [changed_run], texts).startswith(f"on line {line} of the changed code, ")
 
 
 @pytest.mark.parametrize(
     ("kind", "note"), [("zero gradient", "it differs with x requiring gradients"), ("random state", None)]
 )
-def test_a_gradient_of_zeros_is_noted_for_tensors_without_gradients_before(kind: Kind, note: str | None) -> None:
+def test_a_gradient_of_zeros_is_noted_for_tensors_without_gradients_before(
+    kind: DifferenceKind, note: str | None
+) -> None:
     case: Any = SimpleNamespace(
         input=SimpleNamespace(description="x requiring gradients", different_kind="x requiring gradients", state={})
     )
@@ -152,7 +164,7 @@ def _raise_error() -> None:
 def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted(
     operation: Callable[[], object], different_kind: str, *, is_difference: bool
 ) -> None:
-    expected = Result(raised=_error_of(operation))
+    expected = Result(error=_error_of(operation))
     case: Any = SimpleNamespace(
         expected=expected, input=SimpleNamespace(counts_errors_only=False, different_kind=different_kind)
     )

@@ -244,7 +244,7 @@ class Rerun:
             observed_entry, number = (entry_with_nan, number) if entry_with_nan is not None else (entry, 1)
             activity = f"Recording the values of {entry.function}"
             with entry.set_up(), self._note_failures(activity, entry), limit_time(end):
-                found_values = values_of_entry(
+                result = values_of_entry(
                     observed_entry,
                     self.report,
                     lines=requested_lines,
@@ -252,7 +252,7 @@ class Rerun:
                     calls=calls,
                     find_cell=self._find_cell,
                 )
-                entry_values.append(found_values.values)
+                entry_values.append(result.values)
         self._notes += sentences_about_missing_lines(requested_lines, entry_values, self.report)
         return self._update(replace(self.report, values=entry_values))
 

@@ -1,4 +1,4 @@
-"""The pytest plugin, used by test modules that a separate pytest runs."""
+"""The pytest plugin, in test modules that a separate pytest process runs."""
 
 from __future__ import annotations
 

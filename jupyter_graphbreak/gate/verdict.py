@@ -248,10 +248,10 @@ def headline(verdict: GateVerdict) -> str:
         _count_text(verdict.allowed_count, "allowed break"),
         _count_text(len(verdict.gone_breaks), "allowed break gone", "allowed breaks gone"),
     ]
-    rest = ", ".join(filter(None, notes))
+    counts = ", ".join(filter(None, notes))
     if not failed:
-        return f"gate passed: {rest or 'no breaks'}"
-    return f"gate failed: {failed}; {rest}" if rest else f"gate failed: {failed}"
+        return f"gate passed: {counts or 'no breaks'}"
+    return f"gate failed: {failed}; {counts}" if counts else f"gate failed: {failed}"
 
 
 def details(verdict: GateVerdict) -> list[str]:

@@ -1,4 +1,4 @@
-/** The words of marks: notes beside lines, tooltips, descriptions for screen readers. */
+/** Makes the texts about marks: notes beside lines, tooltips, descriptions for screen readers. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IBreakOnLine, INumberedBreak } from '../report/lines';
@@ -261,7 +261,7 @@ function paragraphOf(words: string): HTMLElement {
   return paragraph;
 }
 
-/** The nodes of a text; words between backticks become code elements. */
+/** The parts of a text, in which words between backticks become code elements. */
 function withCode(text: string): (string | HTMLElement)[] {
   const parts = text.split('`');
   if (parts.length % 2 === 0) {

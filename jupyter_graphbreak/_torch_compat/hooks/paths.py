@@ -1,8 +1,8 @@
 """Hook on functions such as ``torch.compiler.is_compiling()``, whose result differs while Dynamo traces.
 
 Dynamo replaces such a call, the *question*, with a constant, its *answer*. The constant is followed through the traced
-code: if a jump depends on it, the lines that Dynamo traces from there until both branches meet again run only because
-the code is compiled, and those that only the other branch reaches are skipped because of it.
+code until a jump depends on it. The lines that Dynamo traces from there until both branches meet again run only because
+the code is compiled. The lines that only the other branch reaches are skipped for the same reason.
 """
 
 from __future__ import annotations

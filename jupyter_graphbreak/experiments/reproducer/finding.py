@@ -225,7 +225,7 @@ def _variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
 
 def _entries_for(kept_entries: RecordedEntries, target: Target) -> Iterator[Entry]:
     """Yield the entries that may reproduce a finding, most likely first."""
-    entries = [*kept_entries.entries, *kept_entries.generators]
+    entries = [*kept_entries.entries, *kept_entries.generator_calls]
     likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
     if target.kind == CHECK:
         likely_entries = [entry for entry in entries if entry.function == target.function]
@@ -237,8 +237,8 @@ def _entries_for(kept_entries: RecordedEntries, target: Target) -> Iterator[Entr
 def _why_no_entry(report: Report, kept_entries: RecordedEntries) -> str:
     if kept_entries.effects:
         return f"The call was not run again: it {kept_entries.effects[0].description}."
-    if kept_entries.left_out:
-        return kept_entries.left_out[0]
+    if kept_entries.omission_reasons:
+        return kept_entries.omission_reasons[0]
     if report.effects:
         return f"The call was not run again: it {report.effects[0].what}."
     return "No call of a compiled function was kept."

@@ -44,7 +44,10 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def parameters_of(class_: type) -> list[inspect.Parameter] | None:
-    """Return the parameters of a class's constructor, or of its base class's for classes like ``torch.nn.LSTM``."""
+    """Return the parameters of a class's constructor; for classes like ``torch.nn.LSTM``, those of its base class.
+
+    The result is ``None`` if the parameters are unknown.
+    """
     try:
         parameters = list(inspect.signature(class_).parameters.values())
         if (

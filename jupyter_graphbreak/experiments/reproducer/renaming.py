@@ -197,7 +197,7 @@ class _StringReplacer(ast.NodeTransformer):
 
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names
-        self._texts: dict[str, str] = {}
+        self._new_strings: dict[str, str] = {}
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         if ast.unparse(node.func).startswith("torch."):
@@ -212,6 +212,8 @@ class _StringReplacer(ast.NodeTransformer):
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         if isinstance(node.value, str) and not node.value.startswith("__"):
-            new_text = self._names.get(node.value) or self._texts.setdefault(node.value, f"s{len(self._texts) + 1}")
+            new_text = self._names.get(node.value) or self._new_strings.setdefault(
+                node.value, f"s{len(self._new_strings) + 1}"
+            )
             return ast.Constant(new_text)
         return node

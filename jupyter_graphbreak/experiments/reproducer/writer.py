@@ -60,9 +60,9 @@ from jupyter_graphbreak.records.package_paths import is_library
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Tensors of at most ``_MAX_NUMBERS`` integers are written with their values. With ``uses_values``, all tensors of at
-#: most ``_MAX_EXACT`` elements are.
-_MAX_NUMBERS, _MAX_EXACT = 16, 256
+#: Tensors of at most ``_MAX_INTEGERS`` integers are written with their values. With ``uses_values``, all tensors of at
+#: most ``_MAX_EXACT_ELEMENTS`` elements are.
+_MAX_INTEGERS, _MAX_EXACT_ELEMENTS = 16, 256
 #: The maximum number of items of a container, and the maximum depth of values.
 _MAX_ITEMS, _MAX_DEPTH = 200, 20
 _ATOMS = (bool, int, str, bytes, type(None), type(Ellipsis))
@@ -467,7 +467,7 @@ class Writer:
             return f"torch.empty({sizes}{dtype_argument}{device})"
         number_count = tensor.numel()
         if (
-            number_count <= (_MAX_EXACT if self._uses_values else 0 if is_float else _MAX_NUMBERS)
+            number_count <= (_MAX_EXACT_ELEMENTS if self._uses_values else 0 if is_float else _MAX_INTEGERS)
             and tensor.is_contiguous()
         ):
             if not number_count:
@@ -500,7 +500,7 @@ class Writer:
         coalesced_tensor = tensor.to_sparse_coo().coalesce()
         indices, shape = coalesced_tensor.indices(), tuple(tensor.shape)
         indices_text = self._data_text(indices)
-        if indices.numel() > _MAX_NUMBERS:  # a random index must be below the size of its own dimension
+        if indices.numel() > _MAX_INTEGERS:  # a random index must be below the size of its own dimension
             rows = (
                 f"torch.randint(0, {size}, ({indices.shape[1]},))" for size in shape[: coalesced_tensor.sparse_dim()]
             )

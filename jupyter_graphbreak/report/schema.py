@@ -73,6 +73,8 @@ class Frame(msgspec.Struct, frozen=True):
         How often Dynamo traced it: after a break, for example, it starts again.
     module : str or None
         The class of the called module, if the function is the ``forward`` of a module or a wrapper around it.
+    instance : int or None
+        The number of the module whose method is compiled; equal numbers within a report mean the same module.
     """
 
     id: str
@@ -89,6 +91,7 @@ class Frame(msgspec.Struct, frozen=True):
     recompile_of: str | None = None
     recompile_reasons: list[str] = []
     module: str | None = None
+    instance: int | None = None
 
 
 class TensorMeta(msgspec.Struct, frozen=True):

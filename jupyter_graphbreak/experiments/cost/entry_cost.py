@@ -285,7 +285,7 @@ def _remedied_variants(
     for ids, remedy_context in itertools.islice(remedy_contexts.items(), max_variants):
         variant = None
         with contextlib.suppress(Exception), remedy_context() as changed_entry:  # a remedy that fails is not timed
-            variant = Variant(changed_entry, compiled=not changed_entry.compiles_itself, context=remedy_context)
+            variant = Variant(changed_entry, compiled=not changed_entry.compiles_inner_function, context=remedy_context)
         if variant is not None:
             yield ids, variant
 

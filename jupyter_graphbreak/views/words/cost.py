@@ -18,7 +18,7 @@ from jupyter_graphbreak.views.words.plain_text import breaks_text, count_text, j
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jupyter_graphbreak.report.cost import Check, Cost, Coverage, EntryCost, Spread
+    from jupyter_graphbreak.report.cost import Check, Coverage, EntryCost, Spread
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
@@ -227,12 +227,19 @@ def cost_verdicts(report: Report) -> list[str]:
     cost = report.cost
     if cost is None:
         return []
-    return [entry_prefix(cost, entry) + _entry_verdict(report, entry) for entry in cost.entries[:_MAX_ENTRIES]]
+    return [entry_prefix(report, entry) + _entry_verdict(report, entry) for entry in cost.entries[:_MAX_ENTRIES]]
 
 
-def entry_prefix(cost: Cost, entry: EntryCost) -> str:
-    """Return the name of an entry for the beginning of a sentence: "step: "; empty if there is only one entry."""
-    return f"{entry.function}: " if len(cost.entries) > 1 else ""
+def entry_prefix(report: Report, entry: EntryCost) -> str:
+    """Return the name of an entry for the beginning of a sentence: "step: "; empty if there is only one entry.
+
+    If several entries have the same name, the first graph is added: "Sequential (graph A): ".
+    """
+    functions = [other.function for other in report.cost.entries] if report.cost is not None else []
+    frame = lookup.frames(report).get(entry.frame or "")
+    graphs = frame.graphs[:1] if frame is not None and functions.count(entry.function) > 1 else []
+    name = f"{entry.function} (graph {graphs[0]})" if graphs else entry.function
+    return f"{name}: " if len(functions) > 1 else ""
 
 
 def _entry_verdict(report: Report, entry: EntryCost) -> str:
@@ -298,7 +305,7 @@ def coverage_sentences(report: Report) -> list[str]:
         parts += _time_in_run_text(entry)
         parts += _device_work_text(entry)
         if parts:
-            sentences.append(entry_prefix(cost, entry) + "; ".join(parts))
+            sentences.append(entry_prefix(report, entry) + "; ".join(parts))
     return sentences
 
 

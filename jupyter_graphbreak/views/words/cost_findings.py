@@ -110,7 +110,7 @@ def cost_findings(report: Report) -> list[CostFinding]:
         return []
     findings = []
     for entry in cost.entries[:_MAX_ENTRIES]:
-        prefix = entry_prefix(cost, entry)
+        prefix = entry_prefix(report, entry)
         findings += [replace(one, sentence=prefix + one.sentence) for one in _entry_findings(report, entry)]
     return sorted(findings, key=lambda finding: -finding.share)
 

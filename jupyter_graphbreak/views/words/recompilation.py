@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -69,6 +70,10 @@ _MIN_MERGED_FUNCTIONS = 4
 _MAX_LINES = 3
 #: The advice for functions that are compiled for tensors with and without gradients.
 _ADVICE_ON_GRADIENTS = "Each kind has its own graph, as expected."
+#: The advice for functions that are compiled for several modules.
+_ADVICE_ON_INSTANCES = (
+    "nothing, if the instances differ on purpose: each has its own graph, and all count towards one recompile limit"
+)
 #: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2
 #: A function gets a warning if its compilations reach this share of the recompile limit.
@@ -131,6 +136,8 @@ class Recompilation:
         varied. The program itself passes none of these to a compiled function.
     is_caused_by_gradients : bool
         Whether tensors require gradients in some calls only, and nothing else varied: such recompiles are expected.
+    is_caused_by_instances : bool
+        Whether each compilation is the first one for a different module: such recompiles are expected.
     is_merged : bool
         Whether this stands for several functions.
     """
@@ -145,6 +152,7 @@ class Recompilation:
     limit: int
     is_caused_by_results: bool = False
     is_caused_by_gradients: bool = False
+    is_caused_by_instances: bool = False
     is_merged: bool = False
 
     @property
@@ -173,6 +181,8 @@ class Recompilation:
         if not count:
             return "not recompiled: limit reached, runs eagerly"
         times = f"recompiled ({self.frames[0]})" if count == 1 else f"recompiled {times_text(count)}"
+        if self.is_caused_by_instances:
+            return f"{times}{',' if count > 1 else ''} {'each time ' if count > 1 else ''}for a different instance"
         return f"{times}, then limit reached: runs eagerly" if self.limit_hit else times
 
     def share_text(self, guard: FailedGuard) -> str:
@@ -209,7 +219,7 @@ def recompilations(report: Report) -> list[Recompilation]:
     limit_or_zero = limit if isinstance(limit, int) else 0
     inner_frames = {frame.id for frame in report.frames if frame.role != "entry"}
     library_sources = {source.id for source in report.sources if source.kind == "library"}
-    return [
+    functions = [
         _make_recompilation(
             recompiles,
             limit_or_zero,
@@ -219,6 +229,32 @@ def recompilations(report: Report) -> list[Recompilation]:
         )
         for recompiles in by_function.values()
     ]
+    return [
+        _describe_instances(function) if _has_one_compilation_per_instance(report, function) else function
+        for function in functions
+    ]
+
+
+def _has_one_compilation_per_instance(report: Report, recompilation: Recompilation) -> bool:
+    """Return whether a function was compiled once for each of several modules, and the limit was not reached."""
+    by_id = lookup.frames(report)
+    recompiled_frames = [by_id[ident] for ident in recompilation.frames if ident in by_id]
+    first = by_id.get(recompiled_frames[0].recompile_of or "") if recompiled_frames else None
+    frames = [first, *recompiled_frames] if first is not None else []
+    instances = {frame.instance for frame in frames} - {None}
+    return not recompilation.limit_hit and len(instances) == len(recompilation.frames) + 1
+
+
+def _describe_instances(recompilation: Recompilation) -> Recompilation:
+    """Return the description of a function that was compiled once for each of several modules."""
+    advice = itertools.chain([_ADVICE_ON_INSTANCES], itertools.repeat(""))
+    return replace(
+        recompilation,
+        guards=[replace(guard, advice=text) for guard, text in zip(recompilation.guards, advice, strict=False)],
+        is_caused_by_results=False,
+        is_caused_by_gradients=False,
+        is_caused_by_instances=True,
+    )
 
 
 def listed_recompilations(report: Report) -> list[Recompilation]:

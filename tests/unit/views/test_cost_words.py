@@ -39,6 +39,7 @@ from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.rows.schema import Spot
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import (
     break_time_text,
     check_sentence,
@@ -122,6 +123,19 @@ def test_sentences_about_several_entries_begin_with_their_names() -> None:
     assert coverage_sentences(both) == [
         "step: 9 of 11 operations ran compiled, 61% of the time",
         "norm: nothing ran compiled: 3 operations ran eagerly; compiling pays off after 7 calls",
+    ]
+
+
+def test_entries_with_the_same_name_are_told_apart_by_their_first_graph() -> None:
+    report = cost()
+    entry = entry_of(report)
+    frame = lookup.frames(report)[entry.frame or ""]
+    second_frame = replace(frame, id="9/0", graphs=["Z"])
+    entries = [entry, replace(entry, frame="9/0")]
+    both = replace(report, frames=[*report.frames, second_frame], cost=Cost("cpu", "eager", entries))
+    assert [sentence.partition(":")[0] for sentence in cost_verdicts(both)] == [
+        f"step (graph {frame.graphs[0]})",
+        "step (graph Z)",
     ]
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 #: At most this many breaks are listed in one sentence.
 _MAX_LISTED_BREAKS = 20
 #: The results of :func:`describe_permission` that mention no setting.
-WITHOUT_SETTING = frozenset({"allowed", "allowed by default"})
-_MAY_STILL_FAIL = "of breaking; Python code that needs the value, such as a branch, can still be an error."
+PERMISSIONS_WITHOUT_SETTING = frozenset({"allowed", "allowed by default"})
+_FULLGRAPH_CAVEAT = "of breaking; Python code that needs the value, such as a branch, can still be an error."
 
 
 def describe_permission(report: Report, break_: Break) -> str:
@@ -56,7 +56,7 @@ def stricter_setting_sentences(report: Report) -> list[list[str | int]]:
         consequence = (
             ["; the run would end with an error at", ending_break, "at the latest."]
             if ending_break is not None
-            else [_MAY_STILL_FAIL]
+            else [_FULLGRAPH_CAVEAT]
         )
         sentences.append(
             ["With fullgraph=True, PyTorch would try to capture", *_first_numbers(captured), "instead", *consequence]

@@ -42,7 +42,7 @@ _TENSOR_GUARD = re.compile(
 )
 _TENSOR_GUARD_START = "tensor '"
 #: A size of a tensor in an expression, such as "((1 + x.size()[0]) // 2) == 2".
-_SIZE = ".size()["
+_SIZE_EXPRESSION = ".size()["
 _ACTUAL_START = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY_GUARD = re.compile(r"___check_(?P<kind>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
@@ -470,7 +470,7 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     last_advice = variations[-1][1].advice if variations else ""
     heads = {reason.head for _, reason, _ in group if reason.location is not None}
     # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
-    is_number_of_steps = not variations and "loop" in heads and _SIZE in group[0][1].guard
+    is_number_of_steps = not variations and "loop" in heads and _SIZE_EXPRESSION in group[0][1].guard
     return FailedGuard(
         variation=_variation_text(variations) if variations else f"`{_readable_guard(group[0][1].guard)}` failed",
         recompile_count=len({index for index, _, _ in group}),

@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.cost.timing import spread
+from jupyter_graphbreak.experiments.cost.timing import spread_of_times
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
 from jupyter_graphbreak.report.cost import GuardCost
 
@@ -78,7 +78,7 @@ def time_guards(
             stack = next((frame.stacks[node.source] for node in group if node.source in frame.stacks), ())
             # A guard's comment shows the line of code that led to the guard.
             text = guards[0].partition("  # ")[0].strip() if len(guards) == 1 else group[0].source
-            time_of_group = spread([share * us for us in all_guards_us])
+            time_of_group = spread_of_times([share * us for us in all_guards_us])
             costs.append(GuardCost(frame_id(frame.frame), text, locate(stack), time_of_group, len(guards)))
     return sorted(costs, key=lambda cost: -cost.time.median_us)[:_MAX_GUARDS]
 

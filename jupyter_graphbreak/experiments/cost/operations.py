@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
-from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_in_turn
+from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of_calls, time_in_turn
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
@@ -241,7 +241,7 @@ def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, 
     times = None
     for _ in range(_MEASUREMENT_COUNT):
         calls = time_in_turn([timer_of(candidate.module), timer_of(compiled)], _BUDGET)
-        times = spread_of(calls[0]), spread_of(calls[1])
+        times = spread_of_calls(calls[0]), spread_of_calls(calls[1])
         if not _is_slower(*times):
             return None
     return times

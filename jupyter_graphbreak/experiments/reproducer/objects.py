@@ -93,7 +93,7 @@ def methods_in_source(class_: type) -> set[str]:
     return {part.name for part in class_node(class_).body if isinstance(part, ast.FunctionDef)}
 
 
-def is_equal(value: Any, default: Any) -> bool:
+def is_certainly_equal(value: Any, default: Any) -> bool:
     """Return whether a value is certainly equal to a default."""
     try:
         return value is default or (type(value) is type(default) and bool(value == default))
@@ -109,7 +109,7 @@ def cell_content(cell: Any) -> Any:
         return MISSING
 
 
-def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
+def user_function_of(function: types.FunctionType) -> types.FunctionType | None:
     """Return a function if the user wrote it, or else the user's function that it wraps; ``None`` if there is none."""
     if is_written_by_user(function):
         wrapped_function = inspect.unwrap(function)
@@ -168,15 +168,15 @@ def is_available_in_torch(module: str) -> bool:
     return value is sys.modules.get(module)
 
 
-def _outermost_package(home: str, name: str, value: Any) -> str:
+def _outermost_package(module_name: str, name: str, value: Any) -> str:
     """Return the outermost package from which an object can be imported."""
-    parents = home.split(".")
+    parents = module_name.split(".")
     packages = [".".join(parents[:count]) for count in range(1, len(parents))]
-    return next((package for package in packages if _lookup(package, name) is value), home)
+    return next((package for package in packages if _lookup(package, name) is value), module_name)
 
 
-def _lookup(home: str, path: str) -> Any:
-    value: Any = sys.modules.get(home)
+def _lookup(module_name: str, path: str) -> Any:
+    value: Any = sys.modules.get(module_name)
     for part in path.split("."):
         value = getattr(value, part, None)
     return value

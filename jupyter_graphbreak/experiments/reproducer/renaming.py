@@ -26,8 +26,8 @@ _CALLED_METHODS = {"forward", "backward", "setup_context"}
 _MEANINGFUL_KEYWORDS = {"backend", "device", "mode", "reduction", "padding_mode", "dtype"}
 
 
-def expression(text: str) -> ast.expr:
-    """Return the syntax tree of an expression."""
+def parse_expression(text: str) -> ast.expr:
+    """Parse an expression, and return its syntax tree."""
     return ast.parse(text, mode="eval").body
 
 
@@ -68,7 +68,7 @@ class NameReplacer(ast.NodeTransformer):
         replacement = self._names.get(node.id)
         if replacement is None:
             return node
-        return expression(replacement) if isinstance(node.ctx, ast.Load) else ast.Name(replacement, node.ctx)
+        return parse_expression(replacement) if isinstance(node.ctx, ast.Load) else ast.Name(replacement, node.ctx)
 
     def visit_Global(self, node: ast.Global) -> ast.Global:
         """Return the statement with the new names."""
@@ -108,7 +108,7 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
                     name = self._bind(value, part)
                     remaining_parts = list(reversed(chain))[number:]
                     self.new_names[".".join([owner.id, *list(reversed(chain))[:number]])] = name
-                    return expression(".".join([name, *remaining_parts]))
+                    return parse_expression(".".join([name, *remaining_parts]))
         self.generic_visit(node)
         return node
 

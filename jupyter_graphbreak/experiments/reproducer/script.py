@@ -17,9 +17,9 @@ from jupyter_graphbreak._torch_compat.compiled import backend_and_options
 from jupyter_graphbreak.experiments.recompiles.replay import RepeatedCall
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.objects import variable_name_for
-from jupyter_graphbreak.experiments.reproducer.renaming import expression
+from jupyter_graphbreak.experiments.reproducer.renaming import parse_expression
 from jupyter_graphbreak.experiments.reproducer.target import CHECK
-from jupyter_graphbreak.experiments.reproducer.writer import Writer
+from jupyter_graphbreak.experiments.reproducer.writer import ScriptWriter
 from jupyter_graphbreak.experiments.trial.call_specs import TensorSpec, state_roots
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuild_arguments
 from jupyter_graphbreak.recording.targets import closure_values
@@ -101,7 +101,7 @@ def write_script(
     UnwritableError
         If a value that the call needs cannot be written.
     """
-    writer = Writer(
+    writer = ScriptWriter(
         uses_values=variant.uses_values,
         assembles_objects=variant.assembles_objects,
         shortens_lists=variant.shortens_lists,
@@ -111,7 +111,7 @@ def write_script(
     call_text = ast.unparse(writer.expression_of(call))
     if not call_text.isidentifier() and not call_text.replace(".", "").isidentifier():
         name = "model" if isinstance(call, torch.nn.Module) else "function"
-        call_text = writer.assign(call, expression(call_text), name)
+        call_text = writer.assign(call, parse_expression(call_text), name)
     texts = _call_texts(writer, entry, first_arguments, calls if target.kind == "recompile" else [])
     compiled_text = _compiled_expression(writer, entry, call_text, variant)
     setup_lines = _setting_lines(entry, target, settings)
@@ -155,7 +155,7 @@ class _CallText(NamedTuple):
 
 
 def _call_texts(
-    writer: Writer, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[CallSpec]
+    writer: ScriptWriter, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[CallSpec]
 ) -> list[_CallText]:
     """Return the source text of calls. The first one, which is always returned, has the arguments of the entry."""
     texts = [_CallText([], _arguments_text(writer, first_arguments, entry.arguments))]
@@ -214,20 +214,20 @@ def _function_identity(function: Any) -> list[tuple[str, int, str]]:
     return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]
 
 
-def _arguments_text(writer: Writer, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:
+def _arguments_text(writer: ScriptWriter, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:
     texts = [ast.unparse(writer.expression_of(value)) for value in (*first_arguments, *arguments.args)]
     texts += [f"{name}={ast.unparse(writer.expression_of(value))}" for name, value in arguments.kwargs.items()]
     return ", ".join(texts)
 
 
-def _define_dataclass_variables(writer: Writer, arguments: Arguments) -> None:
+def _define_dataclass_variables(writer: ScriptWriter, arguments: Arguments) -> None:
     """Define variables for dataclasses, whose attributes may change between two calls."""
     for value in (*arguments.args, *arguments.kwargs.values()):
         if dataclasses.is_dataclass(value):
             writer.bind(value, variable_name_for(type(value).__name__))
 
 
-def _state_changes(writer: Writer, entry: Entry, earlier_call: CallSpec, later_call: CallSpec) -> list[str]:
+def _state_changes(writer: ScriptWriter, entry: Entry, earlier_call: CallSpec, later_call: CallSpec) -> list[str]:
     """Return assignments of the numbers, flags and strings that changed between two calls."""
     if earlier_call.state is None or later_call.state is None:
         return []
@@ -254,7 +254,7 @@ def _is_generator(call: Any) -> bool:
     return code is not None and bool(code.co_flags & inspect.CO_GENERATOR)
 
 
-def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: ScriptVariant) -> str:
+def _compiled_expression(writer: ScriptWriter, entry: Entry, call_text: str, variant: ScriptVariant) -> str:
     backend, options = backend_and_options(entry.backend)
     backend_text = repr(backend) if isinstance(backend, str) else ast.unparse(writer.expression_of(backend))
     parts = [call_text]

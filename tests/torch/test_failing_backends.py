@@ -1,4 +1,4 @@
-"""A backend fails: the report blames no break, and says what failed and what to do."""
+"""If a backend fails, the report says what failed and what to do, and does not call it an allowed break."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def test_the_report_shows_the_error_and_calls_no_break_allowed() -> None:
 
 
 def test_an_inductor_failure_leads_to_the_doctor() -> None:
-    def lacking(*_: Any) -> Any:
+    def fail(*_: Any) -> Any:
         raise InductorError(RuntimeError("No working C++ compiler found"), None)
 
     with jupyter_graphbreak.capture() as run, pytest.raises(InductorError):
-        torch.compile(scaled, backend=lacking)(torch.ones(2))
+        torch.compile(scaled, backend=fail)(torch.ones(2))
     (break_,) = run.report.breaks
     assert "`graphbreak doctor` lists what the machine lacks" in break_.advice[0].text
     assert "Inductor error (InductorError)" in run.report.to_text()
 
 
 class Padded(torch.nn.Module):
-    """Assigns by a mask; the backward pass needs the number of its elements."""
+    """A module that assigns through a mask. Its backward pass needs the number of selected elements."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,6 +68,8 @@ def test_an_operation_that_only_the_backend_cannot_trace_is_one_break_with_a_set
         compiled(torch.ones(3))
     (break_,) = run.report.breaks
     assert (break_.gb_id, break_.outcome) == ("GB0219", "skipped")
+    assert (run.report.graphs, run.report.summary.graphs, run.report.summary.ops) == ([], 0, 0)
+    assert "Nothing was compiled: Padded.forward ran eagerly. " in f"{run.report.to_text()} ".replace("\n", " ")
     assert break_.location is not None
     assert (break_.location.function, break_.location.code) == ("forward", "return padded * x")
     assert break_.advice[0].text.startswith("set torch._dynamo.config.capture_dynamic_output_shape_ops = True if")
@@ -75,6 +77,22 @@ def test_an_operation_that_only_the_backend_cannot_trace_is_one_break_with_a_set
         compiled(torch.ones(3)).sum().backward()
     assert model.weight.grad is not None
     assert torch.equal(model.weight.grad, torch.full((2,), 2.0))
+
+
+def test_a_graph_of_an_attempt_that_dynamo_repeats_is_not_counted() -> None:
+    graphs = []
+
+    def compile_at_second_attempt(graph: torch.fx.GraphModule, _: list[Any]) -> Any:
+        graphs.append(graph)
+        if len(graphs) == 1:
+            raise torch._dynamo.exc.TensorifyScalarRestartAnalysis(restart_reason="test")
+        return graph.forward
+
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(scaled, backend=compile_at_second_attempt)(torch.ones(2))
+    assert len(graphs) == 2
+    assert (run.report.summary.graphs, run.report.summary.ops) == (1, 2)
+    assert (run.report.frames[0].outcome, run.report.frames[0].attempts) == ("compiled", 2)
 
 
 def test_the_location_of_a_failure_is_the_operation_that_the_backend_could_not_run() -> None:
@@ -101,10 +119,10 @@ def test_the_location_of_a_failure_is_the_operation_that_the_backend_could_not_r
 
 
 def test_dynamos_internal_error_is_the_break_that_ended_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacking(*_: Any, **__: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise AttributeError("'method' object has no attribute '__dict__'")
 
-    monkeypatch.setattr(torch._dynamo.variables.tensor.TensorVariable, "call_method", lacking)
+    monkeypatch.setattr(torch._dynamo.variables.tensor.TensorVariable, "call_method", fail)
     with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.InternalTorchDynamoError) as raised:
         torch.compile(scaled, backend="eager")(torch.ones(2))
     assert "'__dict__'" in str(raised.value)
@@ -114,7 +132,7 @@ def test_dynamos_internal_error_is_the_break_that_ended_the_run(monkeypatch: pyt
     assert "PyTorch considers this its own bug" in break_.advice[0].text
 
 
-def test_with_suppressed_errors_nothing_is_called_compiled() -> None:
+def test_with_suppressed_errors_a_function_is_reported_as_not_compiled() -> None:
     with jupyter_graphbreak.capture() as run, torch._dynamo.config.patch(suppress_errors=True):
         result = torch.compile(scaled, backend=fail_to_compile)(torch.ones(2))
     assert result.tolist() == [3, 3]
@@ -130,7 +148,7 @@ def test_an_error_of_the_program_itself_is_an_error_although_breaks_are_allowed(
     assert "an error, although breaks are allowed" in run.report.to_text()
 
 
-def test_an_exception_of_the_program_is_to_be_corrected_in_the_program() -> None:
+def test_the_advice_for_an_exception_of_the_program_is_to_correct_the_program() -> None:
     def scale(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] != 4:
             raise ValueError("4 rows are needed")
@@ -144,7 +162,7 @@ def test_an_exception_of_the_program_is_to_be_corrected_in_the_program() -> None
     ]
 
 
-def test_an_operator_that_pytorch_calls_with_wrong_arguments_is_no_bug_of_pytorch() -> None:
+def test_an_operator_with_wrong_arguments_is_not_called_a_bug_of_pytorch() -> None:
     with jupyter_graphbreak.capture() as run, pytest.raises(RuntimeError):
         torch.compile(torch.nn.Linear(4, 2), backend="eager")(torch.ones(3, 5))
     (break_,) = run.report.breaks

@@ -231,7 +231,7 @@ def _variants_of(entry: Entry, remedy_contexts: Mapping[tuple[str, ...], RemedyC
     eager = Variant(entry, compiled=False)
     compiled = Variant(entry, compiled=True, records_marks=True)
     remedied_variants = dict(_remedied_variants(remedy_contexts, compiled))
-    empty_break = Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager")
+    empty_break = Entry("", None, _function_with_empty_break, Arguments(torch.zeros(4)), "eager")
     return _Variants(eager, compiled, Variant(empty_break, compiled=True, records_marks=True), remedied_variants)
 
 
@@ -438,7 +438,7 @@ def result_or_none(measure: Callable[[], _T]) -> _T | None:
 _break_graph: Callable[[], None] = torch.compiler.disable(lambda: None)
 
 
-def _empty_break(x: torch.Tensor) -> torch.Tensor:
+def _function_with_empty_break(x: torch.Tensor) -> torch.Tensor:
     """Break the graph to call a function that does nothing, which measures Dynamo's overhead for a break."""
     y = x + 1
     _break_graph()

@@ -182,13 +182,13 @@ def _lookup(module_name: str, path: str) -> Any:
     return value
 
 
-def is_own_module(value: Any) -> bool:
-    """Return whether an object is a module that the user wrote, whose file is not part of a package."""
+def is_user_module(value: Any) -> bool:
+    """Return whether an object is a module that the user wrote: its file is not part of a package."""
     file = getattr(value, "__file__", None) if isinstance(value, types.ModuleType) else None
     return isinstance(value, types.ModuleType) and file is not None and not is_library(file)
 
 
-def variable_name_for(name: str) -> str:
+def variable_name_for(class_name: str) -> str:
     """Return the name of a variable for an instance of a class."""
-    text = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).strip("_")
-    return text if text != name else f"a_{text}"
+    text = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in class_name).strip("_")
+    return text if text != class_name else f"a_{text}"

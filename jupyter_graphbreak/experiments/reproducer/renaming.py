@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.experiments.reproducer.definitions import bound_names, outer_names
-from jupyter_graphbreak.experiments.reproducer.objects import is_own_module
+from jupyter_graphbreak.experiments.reproducer.objects import is_user_module
 
 if TYPE_CHECKING:
     import types
@@ -104,7 +104,7 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
             value: Any = self._modules[owner.id]
             for number, part in enumerate(reversed(chain), start=1):
                 value = getattr(value, part)
-                if not is_own_module(value):
+                if not is_user_module(value):
                     name = self._bind(value, part)
                     remaining_parts = list(reversed(chain))[number:]
                     self.new_names[".".join([owner.id, *list(reversed(chain))[:number]])] = name

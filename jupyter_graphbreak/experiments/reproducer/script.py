@@ -129,7 +129,7 @@ def write_script(
         call_lines = [call_lines[0], *_indented_block("with torch._dynamo.error_on_graph_break(True):", call_lines[1:])]
     if not target.is_logged:
         call_lines.append(_PRINT_BREAK_COUNTS)
-    tree = writer.script(ast.parse("\n".join(call_lines)).body)
+    tree = writer.build_script(ast.parse("\n".join(call_lines)).body)
     is_random = "torch.rand" in ast.unparse(tree) or ".normal_()" in ast.unparse(tree)
     setup_lines += [_SEED_CALL] if is_random or is_check else []
     end_of_imports = next(

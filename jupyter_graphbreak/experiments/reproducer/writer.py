@@ -42,7 +42,7 @@ from jupyter_graphbreak.experiments.reproducer.objects import (
     is_available_in_torch,
     is_certainly_equal,
     is_library_callable,
-    is_own_module,
+    is_user_module,
     is_written_by_user,
     methods_in_source,
     parameters_of,
@@ -120,12 +120,14 @@ class ScriptWriter:
         #: The installed packages that the script needs besides PyTorch.
         self.packages: set[str] = set()
 
-    def script(self, tail: Iterable[ast.stmt]) -> ast.Module:
-        """Return the script: imports, definitions, and the statements in ``tail``."""
+    def build_script(self, final_statements: Iterable[ast.stmt]) -> ast.Module:
+        """Return the script: imports, definitions, and then ``final_statements``."""
         self._write_constructors()
         imports = [statement for _, statement in sorted(self._imports.items())]
         future = ast.parse("from __future__ import annotations").body if self._has_annotations() else []
-        tree = ast.Module([*future, ast.parse("import torch").body[0], *imports, *self._statements, *tail], [])
+        tree = ast.Module(
+            [*future, ast.parse("import torch").body[0], *imports, *self._statements, *final_statements], []
+        )
         return ast.fix_missing_locations(tree)
 
     def _write_constructors(self) -> None:
@@ -280,7 +282,7 @@ class ScriptWriter:
 
     def _replace_outer_names(self, node: Any, scope: dict[str, Any], skip: set[str]) -> Any:
         names = outer_names(node) - skip
-        modules = {name: scope[name] for name in names if is_own_module(scope.get(name))}
+        modules = {name: scope[name] for name in names if is_user_module(scope.get(name))}
         replacer = ModuleAttributeReplacer(self.bind, modules)
         node = replacer.visit(node)
         self.new_names |= replacer.new_names

@@ -228,7 +228,7 @@ def test_closures_of_one_function_stay_separate() -> None:
 
     writer = ScriptWriter()
     names = {ast.unparse(writer.expression_of(make_adder(number))) for number in (1, 2)}
-    text = ast.unparse(writer.script([]))
+    text = ast.unparse(writer.build_script([]))
     assert len(names) == 2
     assert "number = 1" in text
     assert "number_2 = 2" in text

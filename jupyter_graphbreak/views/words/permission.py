@@ -78,14 +78,15 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
     scope = scopes.get(setting.scope or "")
     chain = [scopes[ident] for ident in setting.chain if ident in scopes]
     if "fullgraph" in setting.rules:
-        words = "an error by fullgraph=True" + (f", {line_text(report, scope.location)}" if scope is not None else "")
+        words = "an error because of fullgraph=True"
+        words += f", {line_text(report, scope.location)}" if scope is not None else ""
         inner = next((open_scope for open_scope in reversed(chain) if open_scope.setting != "fullgraph"), None)
         return f"{words}, which wins over {_scope_with_location(report, inner)}" if inner is not None else words
     if scope is None:
         if not setting.value:
             return "allowed by default"
-        return "an error by error_on_graph_break(True), set before watching began"
-    words = f"{'an error' if setting.value else 'allowed'} by {_scope_with_location(report, scope)}"
+        return "an error because of error_on_graph_break(True), set before watching began"
+    words = f"{'an error because of' if setting.value else 'allowed by'} {_scope_with_location(report, scope)}"
     if "inherited" in setting.rules:
         words += ", around the call"
     outer = next((open_scope for open_scope in reversed(chain[:-1]) if open_scope.value is not scope.value), None)

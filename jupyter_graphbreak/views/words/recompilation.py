@@ -285,7 +285,7 @@ def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
         *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),
         *(["numbers that breaks returned"] if any(guard.is_about_number_from_break for guard in guards) else []),
     ]
-    advice = "remove the breaks, or `torch.compile(..., dynamic=True)`"
+    advice = "remove the breaks, or use `torch.compile(..., dynamic=True)`"
     return _merge_functions(
         functions, f"{len(functions)} functions between breaks", f"{join_with_and(varied_things)} varied", advice
     )
@@ -597,13 +597,12 @@ def _tensor_variation(
     is_from_break = name.startswith(BREAK_RESULT_PREFIX)
     advice = ""
     if tensor_property == "size" and is_from_break:
-        advice = "`torch.compile(..., dynamic=True)`, or remove the break before it"
+        advice = "use `torch.compile(..., dynamic=True)`, or remove the break before it"
     elif tensor_property == "size" and is_inner:
-        advice = (
-            "`torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` on the argument that sets the size"
-        )
+        advice = "use `torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` for the argument that sets the size"
     elif tensor_property == "size":
-        advice = f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`"
+        mark = f"`torch._dynamo.mark_dynamic({name}, {index})`"
+        advice = f"use {mark} before the call, or `torch.compile(..., dynamic=True)`"
     elif tensor_property == "dtype" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
     elif tensor_property == "requires_grad":
@@ -626,7 +625,7 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
     is_constant = value in {"0", "1"}  # also with `dynamic=True`
     if is_library:
         is_settable = is_number and not is_constant and not name.startswith("len(")
-        return "`torch.compile(..., dynamic=True)`" if is_settable else ""
+        return "use `torch.compile(..., dynamic=True)`" if is_settable else ""
     if ".param_groups[" in name:
         return "leave `step()` of this optimizer out of the compiled function"
     if not is_number:
@@ -636,12 +635,12 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
             f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
         )
     if name.startswith(BREAK_RESULT_PREFIX):
-        setting = "" if is_constant else "; or `torch.compile(..., dynamic=True)`"
+        setting = "" if is_constant else "; or use `torch.compile(..., dynamic=True)`"
         return f"remove the break: the recompiles end with it{setting}"
     is_attribute = "." in name
     if is_attribute and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if is_attribute and "." not in value:  # the setting affects only integers
-        return f"{tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well"
-    return tensor if is_attribute or is_constant else f"`torch.compile(..., dynamic=True)`, or {tensor}"
+        return f"use {tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well"
+    return f"use {tensor}" if is_attribute or is_constant else f"use `torch.compile(..., dynamic=True)`, or {tensor}"

@@ -599,7 +599,8 @@ def _tensor_variation(
     if tensor_property == "size" and is_from_break:
         advice = "use `torch.compile(..., dynamic=True)`, or remove the break before it"
     elif tensor_property == "size" and is_inner:
-        advice = "use `torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` for the argument that sets the size"
+        mark = "`torch._dynamo.mark_dynamic` for the argument that sets the size"
+        advice = f"use `torch.compile(..., dynamic=True)`, or {mark}"
     elif tensor_property == "size":
         mark = f"`torch._dynamo.mark_dynamic({name}, {index})`"
         advice = f"use {mark} before the call, or `torch.compile(..., dynamic=True)`"

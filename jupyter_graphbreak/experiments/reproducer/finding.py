@@ -225,7 +225,7 @@ def _script_variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
 
 def _entries_for(recorded_entries: RecordedEntries, target: Target) -> Iterator[Entry]:
     """Yield the entries that may reproduce a finding, most likely first."""
-    entries = [*recorded_entries.entries, *recorded_entries.generators]
+    entries = [*recorded_entries.entries, *recorded_entries.generator_calls]
     likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
     if target.kind == CHECK:
         likely_entries = [entry for entry in entries if entry.function == target.function]
@@ -237,8 +237,8 @@ def _entries_for(recorded_entries: RecordedEntries, target: Target) -> Iterator[
 def _why_no_entry(report: Report, recorded_entries: RecordedEntries) -> str:
     if recorded_entries.effects:
         return f"The call was not run again: it {recorded_entries.effects[0].description}."
-    if recorded_entries.left_out:
-        return recorded_entries.left_out[0]
+    if recorded_entries.omission_reasons:
+        return recorded_entries.omission_reasons[0]
     if report.effects:
         return f"The call was not run again: it {report.effects[0].what}."
     return "No call to a compiled function was recorded."

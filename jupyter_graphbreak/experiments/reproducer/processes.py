@@ -179,9 +179,9 @@ class _EffectBlocker:
         self.effect: ObservedEffect | None = None
 
     def on_effect(self, effect: ObservedEffect, _: FrameType) -> None:
-        from jupyter_graphbreak.experiments.trial.side_effects import HOSTNAME, EffectRefusedError
+        from jupyter_graphbreak.experiments.trial.side_effects import SETS_HOSTNAME, EffectRefusedError
 
-        if effect.kind == "state" and effect.description != HOSTNAME:
+        if effect.kind == "state" and effect.description != SETS_HOSTNAME:
             return  # the change ends with the process
         self.effect = self.effect or effect
         raise EffectRefusedError(effect)

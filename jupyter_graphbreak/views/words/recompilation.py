@@ -76,6 +76,9 @@ _MIN_MERGED_FUNCTIONS = 4
 _MAX_LINES = 3
 #: The advice for functions that are compiled for tensors with and without gradients.
 _ADVICE_ON_GRADIENTS = "Each kind has its own graph, as expected."
+#: The sizes for which PyTorch always compiles a graph of their own.
+_SPECIAL_SIZES = frozenset({"0", "1"})
+_ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
 #: The advice for functions that are compiled for several modules.
 _ADVICE_ON_INSTANCES = (
     "nothing, if the instances differ on purpose: each has its own graph, and all count towards one recompile limit"
@@ -546,15 +549,24 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     heads = {reason.head for _, reason, _ in group if reason.location is not None}
     # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
     is_number_of_steps = not variations and "loop" in heads and _SIZE_EXPRESSION in group[0][1].guard
+    advice = _advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice
+    if is_size and _has_one_ordinary_size(variation for _, variation in variations):
+        advice = _ADVICE_ON_SPECIAL_SIZES
     return FailedGuard(
         variation=_variation_text(variations) if variations else f"`{_readable_guard(group[0][1].guard)}` failed",
         recompile_count=len({index for index, _, _ in group}),
         locations=list(places),
-        advice=_advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice,
+        advice=advice,
         is_size=is_size,
         is_about_number_from_break=is_about_number_from_break(group[0][1].guard),
         is_about_gradients=bool(variations) and all(variation.is_about_gradients for _, variation in variations),
     )
+
+
+def _has_one_ordinary_size(variations: Iterable[_Variation]) -> bool:
+    """Return whether a size varied only between one value and 0 or 1, which are constants in every graph."""
+    sizes = {size for variation in variations for size in (variation.old, variation.new) if size is not None}
+    return bool(sizes & _SPECIAL_SIZES) and len(sizes - _SPECIAL_SIZES) <= 1
 
 
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:

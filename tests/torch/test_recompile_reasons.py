@@ -398,7 +398,7 @@ def test_one_module_that_is_compiled_for_two_sizes_is_no_second_instance() -> No
             model(torch.ones(size))
     (again,) = recompilations(run.report)
     assert not again.is_caused_by_instances
-    assert again.guards[0].advice.startswith("`torch._dynamo.mark_dynamic")
+    assert again.guards[0].advice.startswith("use `torch._dynamo.mark_dynamic")
 
 
 def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:

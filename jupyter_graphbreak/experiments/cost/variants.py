@@ -212,11 +212,11 @@ class Variant:
                 return True
         return False
 
-    def run(self) -> CallTime:
+    def time_call(self) -> CallTime:
         """Call the variant with the next random seed, and return the call's time."""
         return self._time(next(self._seeds), records_marks=False)
 
-    def run_with_marks(self) -> CallTime:
+    def time_call_with_marks(self) -> CallTime:
         """Call the variant with the next random seed, and return the call's time with marks."""
         return self._time(next(self._seeds_with_marks), records_marks=True)
 

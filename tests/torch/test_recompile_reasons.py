@@ -347,7 +347,7 @@ def test_the_forward_of_a_compiled_module_is_an_entry_whose_argument_can_be_mark
             model(torch.ones(size, 4))
     assert {frame.role for frame in run.report.frames} == {"entry"}
     (again,) = recompilations(run.report)
-    assert again.guards[0].advice.startswith("`torch._dynamo.mark_dynamic(x, 0)` before the call")
+    assert again.guards[0].advice.startswith("use `torch._dynamo.mark_dynamic(x, 0)` before the call")
 
 
 @pytest.mark.parametrize(("sizes", "is_expected"), [((7, 1), True), ((1, 7), True), ((7, 1, 9), False)])

@@ -18,8 +18,8 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
         return True
     scope = draft.enclosing_function(statement) or draft.tree
     if isinstance(scope, FunctionNode):
-        arguments = [part.arg for part in ast.walk(scope.args) if isinstance(part, ast.arg)]
-        if target in arguments:
+        parameters = [part.arg for part in ast.walk(scope.args) if isinstance(part, ast.arg)]
+        if target in parameters:
             return True
     return target in global_and_nonlocal_names(scope) or any(
         isinstance(node, ast.Name) and node.id == target and isinstance(node.ctx, ast.Store)

@@ -258,7 +258,8 @@ def _collect_replacements(draft: Draft, node: ast.AST, changes: dict[ast.AST, st
 def _is_exact(node: ast.expr) -> bool:
     """Return whether an expression only compares numbers that are exact in single precision.
 
-    Numbers moved to the host count as exact: single precision represents them, but not what Python computes from them.
+    Numbers moved to the host count as exact: single precision represents them, but not the results that Python computes
+    from them.
     """
     unchecked_nodes: list[ast.AST] = [node]
     while unchecked_nodes:

@@ -82,7 +82,7 @@ def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[a
     """
     start = min(map(_position, moved_code))
     hidden_effects = _hidden_effects(site)
-    return _conditions_crossed(site, function, moved_code, lambda node: _position(node) < start, hidden_effects)
+    return _crossed_conditions(site, function, moved_code, lambda node: _position(node) < start, hidden_effects)
 
 
 def conditions_after(
@@ -107,7 +107,7 @@ def conditions_after(
     start = min(map(_position, moved_code))
     effects = _hidden_effects(site)
     hidden_effects = effects if reads_shared_state(site, function, moved_code, values) else None
-    conditions = _conditions_crossed(site, function, moved_code, lambda node: _position(node) > start, hidden_effects)
+    conditions = _crossed_conditions(site, function, moved_code, lambda node: _position(node) > start, hidden_effects)
     if _has_effects(site, moved_code, effects, is_output):
         conditions = (*conditions, *_conditions_of_later_reads(site, function, moved_code, start))
     return tuple(dict.fromkeys(conditions))
@@ -192,14 +192,14 @@ def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> t
     return _as_conditions(site, tests_with_results)
 
 
-def _conditions_crossed(
+def _crossed_conditions(
     site: Site,
     function: FunctionNode,
     moved_code: Sequence[ast.AST],
     is_crossed: Callable[[ast.AST], bool],
     hidden_effects: HiddenEffects | None,
 ) -> tuple[Condition, ...]:
-    """Return the conditions under which the crossed code may change what the moved code reads.
+    """Return the conditions under which the crossed code may change values that the moved code reads.
 
     Parameters
     ----------
@@ -289,12 +289,12 @@ def _may_change_outside(function: FunctionNode, part: ast.AST, hidden_effects: H
     """Return whether a part of a function may change an object that the function did not create."""
     if hidden_effects is not None and hidden_effects.may_occur(part):
         return True
-    arguments = parameters_of(function)
+    parameters = parameters_of(function)
     if isinstance(part, ast.Attribute | ast.Subscript | ast.AugAssign | ast.Call | ast.Expr):
         target = part.target if isinstance(part, ast.AugAssign) else part
-        if names_read(target) <= names_bound(function) - arguments:
+        if names_read(target) <= names_bound(function) - parameters:
             return False
-    return _may_change(part, arguments, arguments)
+    return _may_change(part, parameters, parameters)
 
 
 def _as_conditions(site: Site, tests: Sequence[tuple[ast.expr, bool]]) -> tuple[Condition, ...]:

@@ -198,9 +198,9 @@ class Draft:
             return self.replacement(statement, "pass")
         return self.line_deletion(statement.lineno, statement.end_lineno or statement.lineno)
 
-    def line_deletion(self, first: int, last: int) -> Splice:
+    def line_deletion(self, first_line: int, last_line: int) -> Splice:
         """Return the splice that deletes whole lines."""
-        return Splice(self._starts[first - 1], min(self._starts[last], len(self.text)), "")
+        return Splice(self._starts[first_line - 1], min(self._starts[last_line], len(self.text)), "")
 
     def insertion_before(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Return the splice that inserts lines before a statement; ``None`` if other code precedes it on its line."""

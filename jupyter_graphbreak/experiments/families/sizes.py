@@ -200,7 +200,7 @@ def forward(self, *args, **kwargs):
 model.forward = types.MethodType(forward, model)"""
 
 #: The code of all switches that pass sizes as numbers or wrap ``forward``.
-SWITCHES = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
+SWITCH_CODES = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
 
 
 def transformers_switches(problem: Problem) -> Iterator[tuple[str, str]]:
@@ -368,9 +368,8 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
 
 def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.expr) -> bool:
     """Return whether every call reads a tensor, and the arguments determine the tensor before the call."""
-    arguments = parameters_of(function)
     read_names = names_read(tensor)
-    if not read_names & arguments or read_names & (names_bound(function) | _changed_in_place(function)):
+    if not read_names & parameters_of(function) or read_names & (names_bound(function) | _changed_in_place(function)):
         return False
     for node in ast.walk(tensor):
         is_tensor_method = (

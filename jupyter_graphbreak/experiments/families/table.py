@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 #: The functions that yield the proposals of a family, by the family's name, most successful families first.
 FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     markers.FAMILY: markers.propose,
-    switches.SWITCHES: switches.propose_switches,
+    switches.SWITCHES_FAMILY: switches.propose_switches,
     sizes.FAMILY: sizes.propose,
     printing.FAMILY: printing.propose,
     experts.FAMILY: experts.propose,
     branches.FAMILY: branches.propose,
     loops.FAMILY: loops.propose,
     rewrites.FAMILY: rewrites.propose,
-    switches.SETTINGS: switches.propose_settings,
+    switches.SETTINGS_FAMILY: switches.propose_settings,
     scalars.FAMILY: scalars.propose,
     hoisting.FAMILY: hoisting.propose,
 }

@@ -157,7 +157,7 @@ def _sources_without_compilation(site: Site, function: FunctionNode) -> _Changed
     # One cell may create or rename the object that a different cell compiles.
     names = _names_assigned_from(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
     compiled_names = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
-    if any(_compiles_in_other_form(draft, compiled_names) for draft in all_drafts):
+    if any(_compiles_in_unsupported_form(draft, compiled_names) for draft in all_drafts):
         return None
     torch_name = name_of_torch(site.draft) or "torch"
     is_decorated = any(is_torch_compile(node, torch_name) for node in function.decorator_list)
@@ -172,7 +172,7 @@ def _sources_without_compilation(site: Site, function: FunctionNode) -> _Changed
         compile_calls = [
             call
             for call in _compile_calls(draft, compiled_names)
-            if _compiles_in_place(call, compiled_names) or _is_target(call.args[0], compiled_names)
+            if _compiles_in_place(call, compiled_names) or _is_wrapped(call.args[0], compiled_names)
         ]
         if not compile_calls:
             continue
@@ -227,7 +227,7 @@ def _compiles_in_place(call: ast.Call, compiled_names: _CompiledNames) -> bool:
     )
 
 
-def _is_target(node: ast.expr, compiled_names: _CompiledNames) -> bool:
+def _is_wrapped(node: ast.expr, compiled_names: _CompiledNames) -> bool:
     """Return whether an expression is the wrapped function, an object of its class, or the method of such an object."""
     is_method = (
         isinstance(node, ast.Attribute)
@@ -324,8 +324,8 @@ def _refers_to_one_of(node: ast.expr, names: set[str]) -> bool:
     return dotted_name(node.func if isinstance(node, ast.Call) else node) in names
 
 
-def _compiles_in_other_form(draft: Draft, compiled_names: _CompiledNames) -> bool:
-    """Return whether a source compiles one of the names in a form that cannot be moved to the inner function.
+def _compiles_in_unsupported_form(draft: Draft, compiled_names: _CompiledNames) -> bool:
+    """Return whether a source compiles one of the names in a form that cannot move to the inner function.
 
     Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and other names for ``torch.compile``.
     """
@@ -345,7 +345,7 @@ def _compiles_in_other_form(draft: Draft, compiled_names: _CompiledNames) -> boo
         ):
             return True
         for argument in node.args:
-            is_moved = is_torch_compile(node, torch_name) and _is_target(argument, compiled_names)
+            is_moved = is_torch_compile(node, torch_name) and _is_wrapped(argument, compiled_names)
             is_part = isinstance(argument, ast.Attribute) and dotted_name(argument.value) in compiled_names.names
             if not is_moved and (is_part or _refers_to_one_of(argument, compiled_names.names)):
                 return True

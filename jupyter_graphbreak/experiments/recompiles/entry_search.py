@@ -90,7 +90,7 @@ class EntryFindings:
     recompiles: list[Recompile]
     trials: list[tuple[CandidateTrial, Change]]
     owner: str = DEFAULT_OWNER
-    combined: CombinedRemedy | None = None
+    combined_remedy: CombinedRemedy | None = None
     manual_steps: list[tuple[str, list[str]]] = dataclasses.field(default_factory=list)
     reason: str | None = None
     are_recompiles_expected: bool = False
@@ -225,7 +225,7 @@ class EntrySearch:
         return is_expected_count_reached
 
     def _with_caveats(self, trial: CandidateTrial) -> CandidateTrial:
-        """Return a trial with a lower verdict if its change reads an item of a list, or leaves tensors for numbers.
+        """Return a trial, with a lower verdict if its change reads a list item or leaves tensors in place of numbers.
 
         Code that no trial runs may read these numbers; the reason gives an example.
         """
@@ -363,7 +363,7 @@ class EntrySearch:
     def _find_specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
         """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately."""
         if line_from_error is not None:
-            return self._texts.find_specializing_line(
+            return self._texts.locate_specializing_line(
                 line_from_error.source, line_from_error.line, line_from_error.code
             )
         for recompile in self._recompiles:

@@ -111,7 +111,7 @@ def manual_step(
     Parameters
     ----------
     variations, mentioned_variations : Variations
-        The variations between the calls, and those of them that failed guards mention.
+        All variations between the calls, and only the variations that failed guards mention.
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch reports it.
     graph_count : int

@@ -1,4 +1,4 @@
-"""Repeat the calls to an entry on copies, in the order of the run, and count what Dynamo compiles in each call."""
+"""Repeat the calls to an entry on copies, in the order of the run, and count the compilations in each call."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _get_part(value: Any, step: PathStep) -> Any:
 
 
 def replace_part(value: Any, steps: Sequence[PathStep], new_part: Any) -> Any:
-    """Return a value with a part replaced: the same object if it can be changed in binding, a new tuple otherwise."""
+    """Return a value with a part replaced: the same object if it can be changed in place, a new tuple otherwise."""
     if not steps:
         return new_part
     step = steps[0]

@@ -105,7 +105,7 @@ class NumberList:
         return all(type(value) is int for content in self.contents for value in content)
 
     def contains(self, path: Path) -> bool:
-        """Return whether a path is that of a number in the list."""
+        """Return whether a path leads to a number in the list."""
         return path.root == self.path.root and path.steps[:-1] == self.path.steps and path != self.path
 
     def __str__(self) -> str:

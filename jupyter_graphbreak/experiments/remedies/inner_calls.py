@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import CodeType, FrameType
 
-    from jupyter_graphbreak.experiments.remedies.original import Original
+    from jupyter_graphbreak.experiments.remedies.original import UncompiledOriginal
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.schema import Report
 
@@ -95,13 +95,13 @@ class InnerCalls:
 
 
 def find_inner_calls(
-    original: Original, report: Report, files: Mapping[str, str], outside_breaks: frozenset[str] = frozenset()
+    original: UncompiledOriginal, report: Report, files: Mapping[str, str], outside_breaks: frozenset[str] = frozenset()
 ) -> InnerCalls:
     """Return the largest parts of an entry without breaks or, if there are none, the largest part with a single break.
 
     Parameters
     ----------
-    original : Original
+    original : UncompiledOriginal
         The entry, which runs again, uncompiled.
     report : Report
         The report of the compiled entry.
@@ -124,7 +124,7 @@ def find_inner_calls(
             return subject.call(*args, **kwargs)
 
         with record_calls(call_and_note_paths, ignores_updates=bool(outside_breaks)) as (program, root):
-            original.run(program, subject, original.pool[0])
+            original.run(program, subject, original.cases[0])
     breaking_lines = _breaking_lines(report, files, root)
     all_breaks = {break_.id for break_ in report.breaks}
     parts_without_breaks = _largest_parts(root, breaking_lines, paths_by_id, ids_in_entry)
@@ -305,7 +305,7 @@ class CallNode:
     code : CodeType or None
         The code of the function; ``None`` for the root.
     module : torch.nn.Module or None
-        The module, if the function is its ``forward``, or another public method of a class that is not PyTorch's.
+        The module, if the function is its ``forward`` or, for a class that is not PyTorch's, any public method.
     method : str
         The name of the module's method; empty if ``Module.compile`` affects the call: it goes through
         ``Module.__call__``, and the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).

@@ -151,7 +151,7 @@ def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
     return "\n".join(lines)
 
 
-def require_exact_edits(original: Mapping[str, str], change: Change) -> None:
+def require_exact_edits(original_texts: Mapping[str, str], change: Change) -> None:
     """Check that the edits and the patch of a change produce the changed texts from the original.
 
     Raises
@@ -159,14 +159,14 @@ def require_exact_edits(original: Mapping[str, str], change: Change) -> None:
     CannotApplyError
         If the edits or the patch produce different texts.
     """
-    edits = edits_of(original, change)
-    diff = patch_of(original, change, {source: f"{source}.py" for source in change.texts})
+    edits = edits_of(original_texts, change)
+    diff = patch_of(original_texts, change, {source: f"{source}.py" for source in change.texts})
     by_path = {patched_file.path: patched_file for patched_file in PatchSet(diff)} if diff is not None else {}
     for source, text in change.texts.items():
-        text_by_edits = apply_edits(original[source], [edit for edit in edits if edit.source == source])
+        text_by_edits = apply_edits(original_texts[source], [edit for edit in edits if edit.source == source])
         text_by_patch = text
-        if f"{source}.py" in by_path and "\r" not in original[source]:
-            text_by_patch = apply_hunks(original[source], f"{source}.py", by_path[f"{source}.py"])
+        if f"{source}.py" in by_path and "\r" not in original_texts[source]:
+            text_by_patch = apply_hunks(original_texts[source], f"{source}.py", by_path[f"{source}.py"])
         if text_by_edits != text or text_by_patch != text:
             raise CannotApplyError("its edits of whole lines do not produce the text that was tried")
 
@@ -346,7 +346,7 @@ def _first_change_outside_functions(old_parts: list[_TopLevelPart], new_parts: l
 
 
 def _compiling_decorators(tree: ast.Module) -> dict[str, str]:
-    """Return the decorators that compile, for each top-level function with at least one."""
+    """Return the compiling decorators of each top-level function that has any, by the function's name."""
     decorators: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
@@ -404,7 +404,8 @@ def apply_patch(patch: str) -> AppliedPatch:
     ValueError
         If the patch is not a unified diff, or if a file is not known or does not have the lines that the patch changes.
     CannotApplyError
-        If a function would need different variables of its outer function, or another thread would run changed code.
+        If a function would need different variables of its outer function, or one of the user's other threads would
+        run changed code.
     """
     hunks_by_path: dict[str, list[Hunk]] = {}
     for patched_file in changed_files(patch + _STRIPPED_LINES):

@@ -144,7 +144,7 @@ def with_remedies(
         candidates_of_searches.append(builder.candidates(len(remedies)))
         remedies += [builder.remedy(ident, candidate) for ident, candidate in candidates_of_searches[-1].items()]
         sources += builder.new_sources
-        part_steps += builder.step_for_part()
+        part_steps += builder.advice_on_part()
     entries = {
         ident: search.runner.entry
         for search, candidates_of_search in zip(searches, candidates_of_searches, strict=True)
@@ -222,19 +222,19 @@ class _BreakRemedyBuilder:
         result, texts = candidate.result, self._search.runner.program.texts
         remedy = remedy_of_change(
             ident, result.change, result, families=candidate.families, title="; ".join(candidate.titles),
-            kind=candidate.kind, original=texts, paths=self._paths,
+            kind=candidate.kind, original_texts=texts, paths=self._paths,
         )  # fmt: skip
         return replace(
             remedy,
             breaks=[
                 *(self._breaks[break_id] for break_id in candidate.breaks if break_id in self._breaks),
-                *(self._breaks_outside(candidate) if candidate.works else ()),
+                *(self._breaks_outside_parts(candidate) if candidate.works else ()),
             ],
             edits=[replace(edit, source=self._sources[edit.source]) for edit in remedy.edits],
             code=self._code_for_reader(remedy.code),
         )
 
-    def step_for_part(self) -> Iterator[Remedy]:
+    def advice_on_part(self) -> Iterator[Remedy]:
         """Yield the advice on the part that could be compiled if its only break were removed."""
         part = self._search.part_with_one_break
         ident = self._breaks.get(part.break_) if part is not None else None
@@ -248,7 +248,7 @@ class _BreakRemedyBuilder:
         title = f"Try {step}"
         yield replace(decision_remedy("", sentence, None), title=title, family=INNER_FAMILY, breaks=[ident])
 
-    def _breaks_outside(self, candidate: Candidate) -> Iterator[str]:
+    def _breaks_outside_parts(self, candidate: Candidate) -> Iterator[str]:
         """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled."""
         parts, frame = candidate.result.change.inner_calls, self._search.runner.entry.frame
         if not parts or frame is None:

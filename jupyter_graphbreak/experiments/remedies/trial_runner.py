@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.remedies.application import (
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.changed_entry import open_to_compile, open_uncompiled
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
-from jupyter_graphbreak.experiments.remedies.original import Original
+from jupyter_graphbreak.experiments.remedies.original import UncompiledOriginal
 from jupyter_graphbreak.experiments.remedies.own_edits import require_exact_edits
 from jupyter_graphbreak.experiments.remedies.run_comparison import (
     EdgeFindings,
@@ -211,7 +211,7 @@ class TrialRunner:
         find_cell: FindCell = cell_of_shell,
     ) -> None:
         self.entry = entry
-        self._uncompiled_original = Original(entry)
+        self._uncompiled_original = UncompiledOriginal(entry)
         self.program = Program(find_cell=find_cell)
         usual_inputs = _sort_accepted_first(self._uncompiled_original.usual_inputs())
         #: The backend of all trials: the entry's own, if there is time for it.
@@ -321,7 +321,7 @@ class TrialRunner:
             compiles_different_function=change.compiles_itself,
         )
         if self._is_choosing_slow(watched_conditions):  # many changes already fail on the first input
-            first_case = self._uncompiled_original.pool[:1]
+            first_case = self._uncompiled_original.cases[:1]
             result = self._run_and_judge(candidate, goals, first_case, ran_both_branches=None, uses_edge_cases=False)
             if result.verdict not in WORKING:
                 return result
@@ -329,7 +329,7 @@ class TrialRunner:
             cases, ran_both_branches = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
         except TrialStoppedError as stopped:
             return TrialResult(change, "not tried", stop_reason(stopped))
-        cases = _sort_accepted_first(self._uncompiled_original.pool if is_thorough else cases)
+        cases = _sort_accepted_first(self._uncompiled_original.cases if is_thorough else cases)
         has_tests = any(condition.required_results for _, condition in watched_conditions)
         reason = _BRANCH_NEVER_RAN if has_tests else _CODE_NEVER_RAN
         return self._run_and_judge(
@@ -351,7 +351,7 @@ class TrialRunner:
         goals : frozenset of str
             The breaks of the original to remove.
         """
-        cases = _sort_accepted_first(self._uncompiled_original.pool)
+        cases = _sort_accepted_first(self._uncompiled_original.cases)
 
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
             with sandbox_runs(), use_eager_random_numbers():
@@ -443,7 +443,7 @@ class TrialRunner:
             findings = EdgeFindings(diffs).with_inputs(self._edge_differences(candidate))
         except LineLimitError:
             return "fails", "runs too long on some inputs", removed_breaks, diffs, 0
-        ran_uncompiled = findings.inputs
+        ran_uncompiled = findings.input_count
         choice: EdgeCaseChoice = "many" if candidate.differs_when_compiled else "some"
         original = self._compiled_edge_cases(choice) if findings.disqualifying_difference is None else None
         if original is not None:
@@ -453,7 +453,7 @@ class TrialRunner:
             findings = findings.with_inputs(
                 (self._compiled_differences(*results) for results in pairs), is_only_noted=is_refused_or_nan
             )
-        diffs, inputs = findings.diffs, findings.inputs
+        diffs, inputs = findings.diffs, findings.input_count
         if findings.disqualifying_difference is not None:
             return "another result", findings.disqualifying_difference, removed_breaks, diffs, inputs
         if original is not None:
@@ -473,7 +473,7 @@ class TrialRunner:
                 return "break stays", "on some inputs", removed_breaks, diffs, inputs
         if candidate.differs_when_compiled and findings.noted_difference is None:
             findings = self._compare_on_different_kinds(candidate, removed_breaks, findings)
-        diffs, inputs = findings.diffs, findings.inputs
+        diffs, inputs = findings.diffs, findings.input_count
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
         has_tried_edge_cases = candidate.equals_original_uncompiled or ran_uncompiled == len(edge_cases)
         has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.misses_edge_cases

@@ -227,7 +227,7 @@ def test_an_internal_error_does_not_prevent_the_report(
         others = {name: table.FAMILIES[name] for name in (markers.FAMILY, branches.FAMILY)}
         monkeypatch.setattr(table, "FAMILIES", {"faulty": faulty, **others})
     else:
-        monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.Original.choose_inputs", fault)
+        monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.UncompiledOriginal.choose_inputs", fault)
     x = torch.ones(3)
     with assert_nothing_changes(capsys, x):
         report = jupyter_graphbreak.try_remedies(torch.compile(two, backend="eager"), x)

@@ -13,10 +13,10 @@ from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.skipped_functions import (
     COMPILE_ERROR,
+    DISPATCH_MODE,
     LAYER_OF_TORCH,
     LOOP,
     MARKED,
-    MODE,
     OTHER_BREAK,
     RECOMPILE_LIMIT,
     REMEMBERED,
@@ -236,7 +236,7 @@ def skip_reason_of_refusal(reason: str) -> SkipReason | None:
             return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with a different frame
         return REMEMBERED_MODE if "torch dispatch mode" in reason else REMEMBERED
     if "torch dispatch mode" in reason:
-        return MODE
+        return DISPATCH_MODE
     if "skipfiles" in reason:
         return MARKED
     return None

@@ -172,13 +172,16 @@ def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodeLoc
     knowledge = known_cause(cause.gb_id, cause.gb_type, cause.context)
     if knowledge.is_deliberate:
         in_optimizer = owner == "torch" and bool(stack) and (stack[-1].path or "").startswith("torch/optim/")
-        return [owners.OPTIMIZER if in_optimizer else owners.OWNERS[owner].advice_if_deliberate]
+        return [owners.OPTIMIZER_ADVICE if in_optimizer else owners.ADVICE_BY_OWNER[owner].advice_if_deliberate]
     switches = list(switches_for(stack[-1], stack[:-1])) if stack else []
     changes = [switch.advice for switch in switches if not switch.is_second_choice]
     changes += [knowledge.setting_advice] if knowledge.setting_advice is not None else []
     changes += [switch.advice for switch in switches if switch.is_second_choice]
     in_step = owner == "library" and any((entry.path or "").startswith("torch/optim/") for entry in stack)
-    return [*changes, owners.LIBRARY_OPTIMIZER if in_step else owners.OWNERS[owner].advice_if_unintended]
+    return [
+        *changes,
+        owners.LIBRARY_OPTIMIZER_ADVICE if in_step else owners.ADVICE_BY_OWNER[owner].advice_if_unintended,
+    ]
 
 
 Outcome = Literal["resumed", "skipped", "error"]

@@ -63,6 +63,7 @@ def list_frames(
                 recompile_of=first.ident if first is not None else None,
                 recompile_reasons=[_guard_of(reason) for reason in frame.recompile_reasons],
                 module=frame.start.module if frame.start is not None else None,
+                instance=frame.start.instance if frame.start is not None else None,
             )
         )
     return result

@@ -63,7 +63,7 @@ class GraphTable:
 
     def add(self, frame: FrameLedger, ending: FoldedBreak | None) -> None:
         """Add the graphs of a frame, which end at the given break."""
-        for captured in frame.graphs:
+        for captured in frame.lasting_graphs:
             parsed = parse_graph(captured.code)
             if frame.start is not None and captured.stacks is None and not parsed.ops:
                 continue  # torch >= 2.15 writes an empty graph to the trace and does not compile it

@@ -68,10 +68,11 @@ class BreakEvent:
 
 @dataclass
 class CapturedGraph:
-    """The code of a graph, and the call stacks of its operations if they were recorded."""
+    """The code of a graph, with the attempt that captured it, and its operations' call stacks if they were recorded."""
 
     code: str
     stacks: additions.GraphStacks | None
+    attempt: int
 
 
 @dataclass
@@ -123,6 +124,17 @@ class FrameLedger:
         if self.are_metrics_lost:
             return self.give_up_event is None and bool(self.graphs or self.resumes)
         return self.metrics.get("graph_op_count") is not None
+
+    @property
+    def lasting_graphs(self) -> list[CapturedGraph]:
+        """The graphs that belong to the frame in the end.
+
+        After a restart, the graphs of earlier attempts do not run, and if Dynamo gives up on the frame, none does. A
+        graph whose failure raised an error in the user's program is kept, because it shows which code failed.
+        """
+        if self.give_up_event is not None and not self.give_up_event.reached_user:
+            return []
+        return [graph for graph in self.graphs if graph.attempt == self.attempts - 1]
 
     def stack_from(self, event: BreakEvent) -> list[StackEntry]:
         """Return the stack of an event from this frame inwards, without callers; empty if the stack lacks this frame.
@@ -397,7 +409,7 @@ class _LedgerReader:
                 stack = strip_inserted_frames(self._named_stack(data["user_stack"] or []), self.ledger.packages)
                 frame.specializations |= dict.fromkeys(data["sources"], stack[-1]) if stack else {}
             case "dynamo_output_graph":
-                frame.graphs.append(CapturedGraph(record.payload or "", frame.pending_graph))
+                frame.graphs.append(CapturedGraph(record.payload or "", frame.pending_graph, record.attempt))
                 frame.pending_graph = None
             case "compilation_metrics":
                 frame.metrics = data

@@ -72,7 +72,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
         "id": "id resume caller graphs breaks recompile_of",
         "function": "function module",
         "parts": "location",
-        "kept": "role outcome attempts compile_s",
+        "kept": "role outcome attempts compile_s instance",
         "guards": "recompile_reasons",
     },
     "Graph": {

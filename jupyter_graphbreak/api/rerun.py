@@ -245,7 +245,12 @@ class Rerun:
             activity = f"Recording the values of {entry.function}"
             with entry.set_up(), self._note_failures(activity, entry), limit_time(end):
                 found_values = values_of_entry(
-                    observed, self.report, lines=requested_lines, number=number, calls=calls, find_cell=self._find_cell
+                    observed,
+                    self.report,
+                    lines=requested_lines,
+                    call_number=number,
+                    calls=calls,
+                    find_cell=self._find_cell,
                 )
                 entry_values.append(found_values.values)
         self._notes += sentences_about_missing_lines(requested_lines, entry_values, self.report)

@@ -476,7 +476,7 @@ def _call_raises(entry: Entry) -> bool:
 
     with entry.set_up(), sandbox_runs():
         subject = Subject(entry.call, entry.arguments)
-        return run(subject.call, subject, subject.arguments or entry.arguments, runs_backward=False).raised is not None
+        return run(subject.call, subject, subject.arguments or entry.arguments, runs_backward=False).error is not None
 
 
 def _report_until_stopped(

@@ -31,9 +31,9 @@ from jupyter_graphbreak.views.words.jobs import (
     job_headline,
     job_location_text,
     process_name,
-    processes_with_break,
+    processes_text,
 )
-from jupyter_graphbreak.views.words.places import location_text
+from jupyter_graphbreak.views.words.locations import location_text
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.remedies import verdict_label
 from jupyter_graphbreak.views.words.verdict import summary, verdict
@@ -394,7 +394,7 @@ def _summarize_job(job: Job, ident: str) -> dict[str, Any]:
                 "place": job_location_text(break_.place),
                 "reason": _shorten(reason_of(break_)),
                 "gb_id": break_.gb_id,
-                "processes": processes_with_break(job, break_),
+                "processes": processes_text(job, break_),
             }
             for break_ in job.breaks[:_MAX_ENTRIES]
         ],

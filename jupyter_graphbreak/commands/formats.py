@@ -127,7 +127,7 @@ def _render_markdown(
         job_headline,
         job_location_text,
         process_name,
-        processes_with_break,
+        processes_text,
     )
 
     parts = []
@@ -138,7 +138,7 @@ def _render_markdown(
     if result.job is not None:
         job = result.job
         uneven_breaks = [
-            f"{job_location_text(break_.place)}: {break_.gb_type}, {processes_with_break(job, break_)}"
+            f"{job_location_text(break_.place)}: {break_.gb_type}, {processes_text(job, break_)}"
             for break_ in itertools.islice((break_ for break_ in job.breaks if break_.missing_in), _MAX_UNEVEN_BREAKS)
         ]
         parts.append(render_markdown_lines(job_headline(job), [*uneven_breaks, *compiling_lines(job)]))

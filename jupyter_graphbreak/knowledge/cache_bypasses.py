@@ -1,4 +1,4 @@
-"""The reasons why PyTorch does not cache a graph; every start of the program then compiles the graph again."""
+"""The table of reasons why PyTorch does not cache a graph, which every start of the program then compiles again."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from jupyter_graphbreak.knowledge import skipped_functions
 from jupyter_graphbreak.knowledge.entries import CONFIG, DynamoSetting, KnownCall, KnownCause, ManualStep, title_of
 from jupyter_graphbreak.knowledge.known_bugs import bugs_with_messages
-from jupyter_graphbreak.knowledge.owners import owner_advice
+from jupyter_graphbreak.knowledge.owners import all_owner_advice
 from jupyter_graphbreak.knowledge.switches import SWITCHES
 
 _ALLOW_RNN = DynamoSetting("allow_rnn", value=True)
@@ -280,7 +280,7 @@ CAUSES = (
         title="`assert` that fails while Dynamo traces",
         advice=(
             "this assert fails for these arguments: run the call without compiling, where it fails as well; if the "
-            "code catches the error, ask with if instead"
+            "code catches the error, test with if instead"
         ),
         page="errors.md#your-own-error-met-while-compiling",
     ),
@@ -1676,7 +1676,7 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
 
 def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:
-    """Return whether the code of a break does not belong in a compiled function, as is true of a backward pass.
+    """Return whether the code of a break, such as a backward pass, belongs outside of the compiled function.
 
     The parameters are those of :func:`known_cause`.
     """
@@ -1685,7 +1685,7 @@ def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:
 
 
 def cause_name_of_former_text(text: str) -> str | None:
-    """Return the name of the cause of a message from an older PyTorch that contains neither an id nor a name."""
+    """Return the cause's name for an older PyTorch message with neither an id nor a name; ``None`` if unknown."""
     former = (cause for cause in CAUSES if cause.former_text is not None and text.startswith(cause.former_text))
     return next((cause.names[0] for cause in former), None)
 
@@ -1698,13 +1698,13 @@ def setting_titles() -> frozenset[str]:
 
 @functools.cache
 def all_advice() -> frozenset[str]:
-    """Return all our advice; no advice quotes a user's program."""
+    """Return all advice in the tables; none of it quotes a user's program."""
     entries = (*CAUSES, *CALLS)
     sentences = {sentence for entry in entries for sentence in (entry.advice, entry.setting_advice)}
     sentences |= {cause.advice_if_consequence for cause in CAUSES}
     sentences |= {sentence for cause in CAUSES for _, sentence in cause.advice_by_use}
     sentences |= {switch.advice for switch in SWITCHES} | {bug.advice_in_report for bug in bugs_with_messages()}
-    return frozenset(sentence for sentence in sentences if sentence is not None) | owner_advice()
+    return frozenset(sentence for sentence in sentences if sentence is not None) | all_owner_advice()
 
 
 @functools.cache

@@ -86,12 +86,15 @@ class FrameStarted(CodeObject, frozen=True, kw_only=True):
         The Python stack at the call that made Dynamo compile, outermost first.
     module : str or None
         The class of the called module, if the code is a module's ``forward`` or a wrapper around it.
+    instance : int or None
+        The number of the module whose method the code implements: modules are numbered from 1 as they are first seen.
     """
 
     kind: ClassVar[str] = "graphbreak_start"
 
     stack: list[StackEntry] = []
     module: str | None = None
+    instance: int | None = None
     fullgraph_site: FullgraphSite | None = None
 
 

@@ -114,7 +114,7 @@ def test_the_widget_requests_the_rest_of_its_markup_once(open_page: Open, tmp_pa
     report = big(breaks=100, ops=200)
     page = open_page(webview(tmp_path, render_html(report), render_rest(report))).page
     assert page.evaluate("window.asked") == []
-    page.get_by_text("100 places").click()
+    page.get_by_text("100 locations").click()
     page.get_by_role("button", name="Show 50 of 90 more").click()
     page.get_by_role("button", name="Show 40 more").click()
     expect(page.locator(".gb-item").filter(visible=True)).to_have_count(100)

@@ -136,8 +136,8 @@ def test_a_report_shown_in_a_later_cell_is_live_and_complete(open_page: Open, la
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report).to_have_count(1, timeout=60_000)
-    report.get_by_text("60 places").click()
-    report.get_by_role("button", name="Show 50 more places").click()
+    report.get_by_text("60 locations").click()
+    report.get_by_role("button", name="Show 50 more locations").click()
     expect(report.locator(".gb-item").filter(visible=True)).to_have_count(60)
     assert opened.errors == []
 

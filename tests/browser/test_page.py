@@ -307,7 +307,7 @@ def test_a_thousand_breaks_are_usable(open_report: Open) -> None:
     paint = first_paint(page)
     assert paint < 1000
     opened.shoot("page-big")
-    page.get_by_text("1000 places").click()
+    page.get_by_text("1000 locations").click()
     page.get_by_role("button", name="Show 50 of 990 more").click()
     expect(page.locator(".gb-item[id*='b']").filter(visible=True)).to_have_count(60)
     filter_box = page.get_by_label("Filter the pane")

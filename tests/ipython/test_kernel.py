@@ -143,7 +143,7 @@ def test_breaks_in_previously_compiled_library_code_are_not_reported_as_gone(ker
     for options, count, headline in (
         ("", 2, ""),
         ("", 1, "the same break; cannot compare 1 break: this run did not compile norm and scale"),
-        (" --fresh", 2, "the same break; cannot compare 1 break: the run before did not compile norm and scale"),
+        (" --fresh", 2, "the same break; cannot compare 1 break: the previous run did not compile norm and scale"),
     ):
         kernel.run(cell.format(options), {"cellId": "with a library"})
         assert kernel.report().summary.breaks == count

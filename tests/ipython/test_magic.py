@@ -698,7 +698,7 @@ def test_front_ends_start_with_the_original_state_of_a_call_that_changes_it(shel
     shell.run("%compile_explain --frontends f(x), f(-x)")
     (table,) = frontend_tables(shell)
     assert "with x = tensor([-1.]): tensor([-3.]) instead of tensor([1.])" in table
-    assert "A call changes seen, so each of these was run after the first input." in table
+    assert "A call changes seen, so each further input ran after a call with the first input." in table
     assert shell.ip.user_ns["seen"]["first"].tolist() == [2]
 
 

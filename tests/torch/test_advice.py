@@ -14,7 +14,12 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.remedies.remedy_list import manual_step_of_break
-from jupyter_graphbreak.knowledge.owners import LIBRARY_OPTIMIZER, LIBRARY_OPTIMIZER_STEP, OPTIMIZER, OPTIMIZER_STEP
+from jupyter_graphbreak.knowledge.owners import (
+    LIBRARY_OPTIMIZER_ADVICE,
+    LIBRARY_OPTIMIZER_MANUAL_STEP,
+    OPTIMIZER_ADVICE,
+    OPTIMIZER_MANUAL_STEP,
+)
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.words.advice import advice_for_break
@@ -175,8 +180,8 @@ def test_pytorchs_optimizer_is_not_the_readers_to_change() -> None:
 
     report, graph_break, texts = advice_for(step)
     assert graph_break.owner == "torch"
-    assert texts == [OPTIMIZER]
-    assert manual_step_of_break(report, graph_break) == OPTIMIZER_STEP
+    assert texts == [OPTIMIZER_ADVICE]
+    assert manual_step_of_break(report, graph_break) == OPTIMIZER_MANUAL_STEP
 
 
 def test_a_librarys_optimizer_stays_outside_compiled_code(library: ModuleType) -> None:
@@ -189,8 +194,8 @@ def test_a_librarys_optimizer_stays_outside_compiled_code(library: ModuleType) -
 
     report, graph_break, texts = advice_for(step)
     assert graph_break.owner == "library"
-    assert texts[-1] == LIBRARY_OPTIMIZER
-    assert manual_step_of_break(report, graph_break) == LIBRARY_OPTIMIZER_STEP
+    assert texts[-1] == LIBRARY_OPTIMIZER_ADVICE
+    assert manual_step_of_break(report, graph_break) == LIBRARY_OPTIMIZER_MANUAL_STEP
 
 
 def test_a_line_of_the_standard_library_belongs_to_its_caller() -> None:

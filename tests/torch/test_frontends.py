@@ -19,7 +19,7 @@ import torch
 from jupyter_graphbreak import Frontends, compare_frontends
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.experiments import frontends
-from jupyter_graphbreak.experiments.frontends import Examination
+from jupyter_graphbreak.experiments.frontends import FrontendExamination
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.report.frontends import Raised
 from tests.support.sampling import sample_parameters
@@ -262,7 +262,7 @@ def test_other_inputs_follow_the_first_if_a_call_changes_state() -> None:
     assert fx.example is not None
     assert (fx.outcome, fx.example.what) == ("silently wrong", "x negated")
     assert verdicts.changes == ["seen"]
-    assert "A call changes seen, so each of these was run after the first input." in verdicts.to_text()
+    assert "A call changes seen, so each further input ran after a call with the first input." in verdicts.to_text()
 
 
 def test_recursive_function_calls_its_compiled_copy() -> None:
@@ -358,7 +358,7 @@ def test_input_for_which_the_function_raises_is_named() -> None:
 
     verdicts = compare_frontends(root, torch.ones(2), also=[-torch.ones(2)])
     assert verdicts["torch.jit.trace"].outcome == "silently wrong"
-    assert "but eager raises ValueError: negative" in str(verdicts["torch.jit.trace"].difference)
+    assert "but eager code raises ValueError: negative" in str(verdicts["torch.jit.trace"].difference)
     assert verdicts["torch.compile"].breaks == 1
     assert "Graphs and breaks are counted with the first input." in verdicts.to_text()
     assert verdicts.others[0].raised == Raised("ValueError", "negative", "function")
@@ -453,7 +453,7 @@ def test_call_without_enough_memory_is_not_compared(monkeypatch: pytest.MonkeyPa
     assert "was not run again" in verdicts.to_html()
 
 
-@pytest.mark.parametrize("function", ["user_codes", "Examination.verdict", "describe"])
+@pytest.mark.parametrize("function", ["user_codes", "FrontendExamination.verdict", "describe"])
 def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken")
@@ -470,15 +470,15 @@ def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: s
 
 @pytest.mark.exhaustive
 def test_failed_examination_of_one_front_end_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    examined = Examination._run_first_input
+    examined = FrontendExamination._run_first_input
 
-    def fail_once(self: Examination, *args: Any) -> Any:
+    def fail_once(self: FrontendExamination, *args: Any) -> Any:
         if self.name == "torch.fx.symbolic_trace":
             raise RuntimeError("broken")
         return examined(self, *args)
 
     full_comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
-    monkeypatch.setattr(Examination, "_run_first_input", fail_once)
+    monkeypatch.setattr(FrontendExamination, "_run_first_input", fail_once)
     comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
     expected = [
         verdict.frontend for verdict in full_comparison.verdicts if verdict.frontend != "torch.fx.symbolic_trace"

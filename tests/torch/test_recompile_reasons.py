@@ -10,6 +10,7 @@ import torch
 
 from jupyter_graphbreak.api.watching import capture
 from jupyter_graphbreak.views.words.recompilation import recompilations
+from jupyter_graphbreak.views.words.verdict import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +121,7 @@ def total_of_helper(x: Any) -> Any:
         ),
         (total_of_helper, lambda x: x, "for column in range(1, x.shape[1]):", "the loop is unrolled"),
         (total_of_items, lambda x: {"x": x}, None, "mark_dynamic"),
-        (scale_pairs, lambda x: x, "if x.shape[1] == 4:", "each side of the condition"),
+        (scale_pairs, lambda x: x, "if x.shape[1] == 4:", "each branch of the condition"),
     ],
 )
 def test_a_line_that_makes_a_constant_of_a_size_is_named(fn: Any, argument: Any, line: str | None, advice: str) -> None:
@@ -287,6 +288,49 @@ def test_attributes_globals_and_closures_are_named_at_their_own_lines(monkeypatc
         "factor": ["y = x * factor"],
         "name": ['return y + 1 if name == "a" else y'],
     }
+
+
+class Projection(torch.nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(size, 2))
+
+    def forward(self, x: Any) -> Any:
+        y = x @ self.weight
+        torch._dynamo.graph_break()
+        return y @ self.weight.T
+
+
+def linear_layer(size: int) -> Any:
+    return torch.nn.Sequential(torch.nn.Linear(size, 2))
+
+
+@pytest.mark.parametrize("make", [Projection, linear_layer])
+def test_each_of_several_modules_is_compiled_once_as_expected(make: Any) -> None:
+    models: list[Any] = [torch.compile(make(size), backend="eager") for size in (3, 4, 5)]
+    with capture() as run:
+        for _ in range(2):
+            for size, model in enumerate(models, start=3):
+                model(torch.ones(2, size))
+    for again in recompilations(run.report):
+        assert again.is_caused_by_instances
+        assert again.times_text == "recompiled twice, each time for a different instance"
+        assert [guard.advice.partition(":")[0] for guard in again.guards][:1] == [
+            "nothing, if the instances differ on purpose"
+        ]
+    if make is linear_layer:
+        assert verdict(run.report).text == "No breaks. Sequential was compiled 3 times, once for each instance."
+
+
+def test_one_module_that_is_compiled_for_two_sizes_is_no_second_instance() -> None:
+    relu: Any = torch.nn.Sequential(torch.nn.ReLU())
+    model: Any = torch.compile(relu, backend="eager", dynamic=False)
+    with capture() as run:
+        for size in (3, 4):
+            model(torch.ones(size))
+    (again,) = recompilations(run.report)
+    assert not again.is_caused_by_instances
+    assert again.guards[0].advice.startswith("`torch._dynamo.mark_dynamic")
 
 
 def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:

@@ -35,7 +35,7 @@ from jupyter_graphbreak._torch_compat.separate_cache import confine_fx_tracing
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compile_calls
 from jupyter_graphbreak.compiling.routes import route
-from jupyter_graphbreak.experiments.trial.effects import capture_effects, preserve_warnings
+from jupyter_graphbreak.experiments.trial.effects import allow_repeated_warnings, capture_effects
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.faults import with_fallback
@@ -495,7 +495,7 @@ def test_other_threads_print_log_and_warn_normally_during_a_trial(capsys: pytest
     try:
         with Worker() as worker, warnings.catch_warnings(record=True) as shown:
             warnings.simplefilter("default")
-            with preserve_warnings(), capture_effects() as effects:
+            with allow_repeated_warnings(), capture_effects() as effects:
                 print("ours")  # noqa: T201
                 log.warning("ours")
                 warn("ours")
@@ -526,7 +526,7 @@ def test_the_filters_apply_to_other_threads_during_a_trial(action: Any, expected
 
     with Worker() as worker, warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter(action)
-        with preserve_warnings(), capture_effects():
+        with allow_repeated_warnings(), capture_effects():
             assert worker(warn_twice) == expected
 
 

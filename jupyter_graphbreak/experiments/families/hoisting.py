@@ -95,7 +95,7 @@ def _propose_wrapping(
 ) -> Iterator[Proposal]:
     texts = wrap_function(site, function, extra_parameters, make_body, splices)
     if texts is not None:
-        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
+        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_inner_function=True)
 
 
 def _body_lines(site: Site, block: ast.With) -> list[str] | None:

@@ -104,7 +104,7 @@ def propose_inner_compilation(
         INNER_FAMILY,
         f"{title} ({share_text})",
         new_texts,
-        compiles_itself=True,
+        compiles_inner_function=True,
         assumptions=assumptions,
         inner_calls=tuple(calls),
     )

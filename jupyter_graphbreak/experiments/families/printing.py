@@ -138,7 +138,7 @@ def _propose_after_call(
             site, function, statements, _values_of(deferred_parts), _is_output
         )
         conditions = (*map(site.condition, tests), *crossed_conditions)
-        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
+        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_inner_function=True)
         title = f"{title}, with copies of values that change in place"
 
 

@@ -121,7 +121,7 @@ class Proposal:
         The code of a switch, which runs before compiling. ``model`` is the outermost module of the program.
     conditions : tuple of Condition
         The tests that the change edits or crosses.
-    compiles_itself : bool
+    compiles_inner_function : bool
         Whether the changed function compiles an inner function, and must be called uncompiled.
     assumptions : tuple of str
         Assumptions that no input can verify, as clauses: "it assumes that ...".
@@ -135,7 +135,7 @@ class Proposal:
     settings: Mapping[str, Any] = field(default_factory=dict)
     code: str | None = None
     conditions: tuple[Condition, ...] = ()
-    compiles_itself: bool = False
+    compiles_inner_function: bool = False
     assumptions: tuple[str, ...] = ()
     inner_calls: tuple[InnerCall, ...] = ()
 

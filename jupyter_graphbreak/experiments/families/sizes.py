@@ -323,7 +323,7 @@ def _propose_read_before_call(problem: Problem, site: Site, function: FunctionNo
         if not other_expressions and len(expression) <= _MAX_TITLE_EXPRESSION_LENGTH:
             title = f"Read `{expression}` before the call, and pass it"
         crossed_conditions = conditions_before(site, function, list(reads))
-        yield Proposal(FAMILY, title, texts, conditions=crossed_conditions, compiles_itself=True)
+        yield Proposal(FAMILY, title, texts, conditions=crossed_conditions, compiles_inner_function=True)
 
 
 def _host_read_at(break_site: Site) -> _HostRead | None:

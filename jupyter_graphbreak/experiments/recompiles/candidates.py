@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.recompiles.variations import Number, NumberList, Size, Variations
-    from jupyter_graphbreak.report.remedies import Kind
+    from jupyter_graphbreak.report.remedies import RemedyKind
 
 _MARKS: dict[str, str] = {
     "mark_dynamic": "torch._dynamo.mark_dynamic",
@@ -105,7 +105,7 @@ class RecompileCandidate:
     preparations: tuple[CallPreparation, ...] = ()
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> RemedyKind:
         """The kind of the remedy."""
         if self.adjustment.lines:
             return "mark"

@@ -270,7 +270,7 @@ class EntrySearch:
             entry = dataclasses.replace(self._entry, dynamic=True) if is_dynamic else self._entry
             self._on_status(title)
             candidate = RecompileCandidate(title, ("hoisting",), Adjustment())
-            remedy_context = make_remedy_context(entry, program, Change(new_texts, compiles_itself=True))
+            remedy_context = make_remedy_context(entry, program, Change(new_texts, compiles_inner_function=True))
             trial = trials.run(candidate, remedy_context)
             self._finished_trials.append((trial, Change(new_texts)))
             if trial.verdict == "works" and trial.ends_recompiles:
@@ -430,7 +430,7 @@ class EntrySearch:
                 root.kind == "global" and bool(sites) and not any(root.name in site.visible_names for site in sites)
             )
             name = expression(path, self._owner)
-            return f"{module_of(root, sites[0]) or root.scope}.{name}" if is_hidden and root.scope else name
+            return f"{module_of(root, sites[0]) or root.defined_in}.{name}" if is_hidden and root.defined_in else name
 
         if not candidate.preparations:
             return candidate.adjustment.lines

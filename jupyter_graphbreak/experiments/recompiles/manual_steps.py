@@ -14,7 +14,7 @@ from jupyter_graphbreak.report.guards import (
     METHOD_OWNER,
     changed_settings,
     is_about_number_from_break,
-    name_of_varied_function,
+    name_of_function_variable,
     plain_guard,
 )
 
@@ -251,8 +251,8 @@ def _sentence_about_cache(guards: list[str], variations: Variations) -> str:
 
 def _sentence_about_function(guards: list[str]) -> str:
     """Return a sentence about a value that is a different function in some calls, or ``""``."""
-    is_only_cause = bool(guards) and all(map(name_of_varied_function, guards))
-    return _FUNCTION_STEP.format(name=name_of_varied_function(guards[0])) if is_only_cause else ""
+    is_only_cause = bool(guards) and all(map(name_of_function_variable, guards))
+    return _FUNCTION_STEP.format(name=name_of_function_variable(guards[0])) if is_only_cause else ""
 
 
 def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
@@ -409,7 +409,7 @@ def are_recompiles_expected(mentioned_variations: Variations, recompiles: Sequen
     ):
         return False
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-    if guards and all(name_of_varied_function(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
+    if guards and all(name_of_function_variable(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
         return len(recompiles) < _MAX_EXPECTED_VALUES
     selecting_kinds = {"flag", "none", "requires_grad"}
     return bool(mentioned_variations.others) and all(

@@ -124,7 +124,7 @@ def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
 
 def module_of(root: Root, site: CallSite) -> str | None:
     """Return the name of a global variable's module in the code around a call; ``None`` if it has no name there."""
-    return dict(site.modules).get(root.scope) if root.kind == "global" else None
+    return dict(site.modules).get(root.defined_in) if root.kind == "global" else None
 
 
 class _CallWriter:

@@ -118,7 +118,7 @@ def replay(
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
                 dataclasses.replace(entry, dynamic=dynamic).compile(subject.call, clone_backend(entry.backend))
-                if compiles and not entry.compiles_itself
+                if compiles and not entry.compiles_inner_function
                 else subject.call
             )
             for call in calls:

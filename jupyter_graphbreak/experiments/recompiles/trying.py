@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspe
 from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
-from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
+from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state_paths
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
@@ -165,7 +165,7 @@ class CallTrials:
         new_calls = unseen_calls(usable_calls, self.variations, assigned_paths)
         expected = replay(entry, [*calls, *new_calls], Adjustment(), self.owner, compiles=False)
         pairs = list(zip([*calls, *new_calls], expected.results, strict=True))
-        rejected_calls = [call for call, result in pairs if call.is_unseen and result.raised is not None]
+        rejected_calls = [call for call, result in pairs if call.is_unseen and result.error is not None]
         if rejected_calls:  # a call that raises may leave its state half changed
             new_calls = [call for call in new_calls if call not in rejected_calls]
             expected = replay(entry, [*calls, *new_calls], Adjustment(), self.owner, compiles=False)
@@ -184,15 +184,15 @@ class CallTrials:
         )
         self._varying_paths = self._find_varying_paths()
         self._known_differences = [
-            {difference.text for difference in differences(*pair, varying=self._varying_paths)}
+            {difference.text for difference in differences(*pair, ignored_paths=self._varying_paths)}
             for pair in zip(self._expected_results, self.original.results, strict=True)
         ]
 
     def _run_further_calls(self, calls: list[RepeatedCall]) -> _FurtherCalls:
         """Run the unchanged entry on further calls, uncompiled and compiled."""
         expected = self._replay(self.entry, calls, Adjustment(), compiles=False)
-        if any(result.raised is not None for result in expected):  # a call that raises may leave its state half changed
-            is_rejected = [result.raised is not None for result in expected]
+        if any(result.error is not None for result in expected):  # a call that raises may leave its state half changed
+            is_rejected = [result.error is not None for result in expected]
             calls = [call for _, call in sorted(zip(is_rejected, calls, strict=True), key=lambda pair: pair[0])]
             expected = self._replay(self.entry, calls, Adjustment(), compiles=False)
         original = self._replay(self.entry, calls, Adjustment())
@@ -219,7 +219,7 @@ class CallTrials:
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()
         repeated_run = replay(self.entry, self.calls, Adjustment(), self.owner, compiles=False)
-        paths = (varying_state(*pair) for pair in zip(self._expected_results, repeated_run.results, strict=True))
+        paths = (varying_state_paths(*pair) for pair in zip(self._expected_results, repeated_run.results, strict=True))
         return frozenset[str]().union(*paths)
 
     @property
@@ -295,17 +295,17 @@ class CallTrials:
         for call, expected, original, result in zip(
             group.calls, group.eager_results, group.compiled_results, results, strict=True
         ):
-            if expected.raised is not None or original.raised is not None:
-                if expected.raised is not None and original.raised is not None and result.raised is None:
-                    error = describe_error(expected.raised)
+            if expected.error is not None or original.error is not None:
+                if expected.error is not None and original.error is not None and result.error is None:
+                    error = describe_error(expected.error)
                     return f"it raises nothing, but the original raises {error}{_call_suffix(call)}"
                 continue
-            if result.raised is not None:
-                is_rejected = type(result.raised).__name__ == _REJECTED_MARK_ERROR
-                failure = "PyTorch rejects the mark" if is_rejected else f"it raises {describe_error(result.raised)}"
+            if result.error is not None:
+                is_rejected = type(result.error).__name__ == _REJECTED_MARK_ERROR
+                failure = "PyTorch rejects the mark" if is_rejected else f"it raises {describe_error(result.error)}"
                 return f"{failure}{_call_suffix(call)}"
             known_differences = {difference.text for difference in differences(expected, original)}
-            for difference in differences(expected, result, varying=self._varying_paths):
+            for difference in differences(expected, result, ignored_paths=self._varying_paths):
                 is_acceptable = difference.is_acceptable and difference.kind != "lost alias"
                 if not is_acceptable and difference.text not in known_differences:
                     return f"it {difference.text}{_call_suffix(call)}"
@@ -316,9 +316,9 @@ class CallTrials:
         new_differences: list[Difference] = []
         rows = zip(self.calls, self._expected_results, replayed.results, self._known_differences, strict=True)
         for call, expected, result, known_differences in rows:
-            if result.raised is not None and expected.raised is None:
-                return CandidateTrial(candidate, "fails", f"{self._reason_of_error(result.raised)}{_call_suffix(call)}")
-            for difference in differences(expected, result, varying=self._varying_paths):
+            if result.error is not None and expected.error is None:
+                return CandidateTrial(candidate, "fails", f"{self._reason_of_error(result.error)}{_call_suffix(call)}")
+            for difference in differences(expected, result, ignored_paths=self._varying_paths):
                 if difference.text in known_differences:
                     continue
                 if not difference.is_acceptable:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import InnerCall, Proposal
     from jupyter_graphbreak.knowledge.switches import KnownSwitch
-    from jupyter_graphbreak.report.remedies import Evidence, Kind, RemedyVerdict
+    from jupyter_graphbreak.report.remedies import Evidence, RemedyKind, RemedyVerdict
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Change:
         The values of settings by their full dotted names.
     switch_codes : tuple of str
         The code of switches, which runs before compiling.
-    compiles_itself : bool
+    compiles_inner_function : bool
         Whether the changed function compiles an inner function, and is called uncompiled.
     assumptions : tuple of str
         Assumptions that no input can verify, as clauses: "it assumes that ...".
@@ -48,7 +48,7 @@ class Change:
     texts: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     switch_codes: tuple[str, ...] = ()
-    compiles_itself: bool = False
+    compiles_inner_function: bool = False
     assumptions: tuple[str, ...] = ()
     inner_calls: tuple[InnerCall, ...] = ()
 
@@ -71,7 +71,7 @@ class Change:
             texts,
             _merge_settings(self.settings, other.settings),
             tuple(dict.fromkeys([*self.switch_codes, *switch_codes])),
-            self.compiles_itself or other.compiles_itself,
+            self.compiles_inner_function or other.compiles_inner_function,
             tuple(dict.fromkeys([*self.assumptions, *other.assumptions])),
             (*self.inner_calls, *other.inner_calls),
         )
@@ -148,7 +148,9 @@ def merge_changes(original_texts: Mapping[str, str], first: Change, second: Chan
             if later_edit.first_line <= max(earlier_edit.last_line, earlier_edit.first_line):
                 return None
         texts[source] = apply_edits(original_texts[source], edits)
-    if do_settings_conflict(first.settings, second.settings) or (first.compiles_itself and second.compiles_itself):
+    if do_settings_conflict(first.settings, second.settings) or (
+        first.compiles_inner_function and second.compiles_inner_function
+    ):
         return None
     return first.combine(texts, second, second.switch_codes)
 
@@ -222,7 +224,7 @@ def remedy_of_change(
     *,
     families: Iterable[str],
     title: str,
-    kind: Kind,
+    kind: RemedyKind,
     original_texts: Mapping[str, str],
     paths: Mapping[str, str],
 ) -> Remedy:

@@ -61,9 +61,11 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
             for switch in library_switches(change):
                 exec(switch.code or "", {})  # noqa: S102 - a switch
             with application.replace_code(), _prepare_call(change, application, subject) as call:
-                if change.compiles_itself:  # a stance of `torch.compiler` would cost time in each call
+                if change.compiles_inner_function:  # a stance of `torch.compiler` would cost time in each call
                     _replace_definitions(application, call, compile_inner)
-                yield replace(entry, call=call, compiles_itself=change.compiles_itself, inner=change.inner_targets)
+                yield replace(
+                    entry, call=call, compiles_inner_function=change.compiles_inner_function, inner=change.inner_targets
+                )
 
     return apply
 
@@ -92,7 +94,7 @@ def open_to_compile(
 def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[tuple[Callable[..., Any], Subject]]:
     """Yield the function of :func:`open_to_compile`, uncompiled, and its subject."""
     with open_to_compile(entry, program, change) as (call, subject, application):
-        if change.compiles_itself:
+        if change.compiles_inner_function:
             _replace_definitions(application, call, lambda inner: inner)
             subject.keep_definitions(application.defined_names)
         yield compiled_callable(call) or call, subject

@@ -15,10 +15,10 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disable_torch_compile
 from jupyter_graphbreak.experiments.remedies.application import replace_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
-from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
+from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state_paths
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, seconds_left
@@ -178,7 +178,7 @@ class UncompiledOriginal:
         accepted_cases: dict[str, ReferenceCase] = {}
         refused_cases: dict[str, ReferenceCase] = {}
         for case in self.edge_cases():
-            kind, raised = _kind_of_edge_case(case), case.expected.raised
+            kind, raised = _kind_of_edge_case(case), case.expected.error
             if case.input.has_flag is not (choice == "truth values"):
                 continue
             if bool(case.input.different_kind) is not (choice in {"truth values", "different kinds"}):
@@ -222,7 +222,7 @@ class UncompiledOriginal:
     def varying_paths(self) -> frozenset[str]:
         """Return the paths in arguments and state whose values vary, such as the time of day or an address."""
         with sandbox_runs():
-            return varying_state(self._reference.result, self._reference.repeat_on_new_copies())
+            return varying_state_paths(self._reference.result, self._reference.repeat_on_new_copies())
 
     def usual_inputs(self) -> list[ReferenceCase]:
         """Return the inputs of every trial."""
@@ -333,7 +333,7 @@ class UncompiledOriginal:
 
             def results_in_run(case: ReferenceCase, *, runs_backward: bool) -> set[tuple[int, bool | None]]:
                 results.clear()
-                with contextlib.suppress(LineLimitError), line_limit():
+                with contextlib.suppress(LineLimitError), limit_lines():
                     self.run(subject.call, subject, case, runs_backward=runs_backward)
                 return {(number, result) for number, recorded in results.items() for result in recorded}
 
@@ -376,22 +376,22 @@ def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     - the error of a check of sizes in the code itself, if a change would let an operation fail first
     """
     refused_plain_inputs = {
-        case.input.example.what for case in cases if not case.input.different_kind and case.expected.raised is not None
+        case.input.example.what for case in cases if not case.input.different_kind and case.expected.error is not None
     }
     refused_cases = {
         case.input.different_kind
         for case in cases
         if case.input.different_kind
-        and case.expected.raised is not None
+        and case.expected.error is not None
         and case.input.example.what.removesuffix(f", {case.input.different_kind}") not in refused_plain_inputs
         and not case.input.has_ordinary_values
-        and not _error_depends_on_values(case.input, case.expected.raised)
+        and not _error_depends_on_values(case.input, case.expected.error)
     }
     return [case for case in cases if case.input.different_kind not in refused_cases or _checks_size_itself(case)]
 
 
 def _checks_size_itself(case: ReferenceCase) -> bool:
-    raised = case.expected.raised
+    raised = case.expected.error
     return case.input.has_different_size and raised is not None and not is_raised_by_operation(raised)
 
 

@@ -220,7 +220,7 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
         if has_changed_decorators or (removed_names and not new_decorators.keys() - old_decorators.keys()):
             raise CannotApplyError("it changes how a function is compiled; run the cell to see what that does")
         moves_compilation = moves_compilation or bool(removed_names)
-    return Change(texts, compiles_itself=moves_compilation)
+    return Change(texts, compiles_inner_function=moves_compilation)
 
 
 def replacement_as_change(program: Program, function: Callable[..., Any], replacement: Callable[..., Any]) -> Change:

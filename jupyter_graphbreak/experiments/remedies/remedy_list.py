@@ -23,11 +23,11 @@ from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.owners import (
-    LIBRARY_OPTIMIZER,
-    LIBRARY_OPTIMIZER_STEP,
-    OPTIMIZER,
-    OPTIMIZER_STEP,
-    OWNERS,
+    ADVICE_BY_OWNER,
+    LIBRARY_OPTIMIZER_ADVICE,
+    LIBRARY_OPTIMIZER_MANUAL_STEP,
+    OPTIMIZER_ADVICE,
+    OPTIMIZER_MANUAL_STEP,
 )
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Segment, Source
@@ -55,11 +55,11 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
         The titles of the candidates that failed: the sentence does not propose them again.
     """
     if break_.owner != "own":
-        steps = {OPTIMIZER: OPTIMIZER_STEP, LIBRARY_OPTIMIZER: LIBRARY_OPTIMIZER_STEP}
+        steps = {OPTIMIZER_ADVICE: OPTIMIZER_MANUAL_STEP, LIBRARY_OPTIMIZER_ADVICE: LIBRARY_OPTIMIZER_MANUAL_STEP}
         optimizer_step = next((steps[advice.text] for advice in break_.advice if advice.text in steps), None)
         if optimizer_step is not None:
             return optimizer_step
-        owner, call = OWNERS[break_.owner], _user_call(report, break_)
+        owner, call = ADVICE_BY_OWNER[break_.owner], _user_call(report, break_)
         if call is None:
             # A line of PyTorch only shows what the program does, such as running a module's hook.
             step = known_cause(break_.gb_id, break_.gb_type).manual_step if break_.owner == "torch" else None

@@ -23,7 +23,7 @@ from jupyter_graphbreak.knowledge.causes import known_cause
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.trial.difference import Difference, Kind
+    from jupyter_graphbreak.experiments.trial.difference import Difference, DifferenceKind
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.reference import ReferenceCase
     from jupyter_graphbreak.report.remedies import RemedyVerdict
@@ -250,7 +250,7 @@ def compared_aspects(results: list[Result]) -> list[str]:
     aspects += ["output"] if any(result.effects.printed or result.effects.stderr for result in results) else []
     aspects += ["warnings"] if any(result.effects.warned for result in results) else []
     aspects += ["logs"] if any(result.effects.logged for result in results) else []
-    aspects += ["exceptions"] if any(result.raised is not None for result in results) else []
+    aspects += ["exceptions"] if any(result.error is not None for result in results) else []
     return [*aspects, "aliasing", "state", "random numbers"]
 
 
@@ -293,7 +293,7 @@ def _original_line(old: str, new: str, line: int) -> str:
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
     """Return whether both programs raise for an input, and the original does so in a PyTorch operation."""
-    raised = case.expected.raised
+    raised = case.expected.error
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
 
@@ -302,14 +302,14 @@ def _is_refused_by_operation(case: ReferenceCase) -> bool:
 
     A program may rely on the error of a test of several elements, for which ``torch.where`` returns a result.
     """
-    raised = case.expected.raised
+    raised = case.expected.error
     is_by_operation = raised is not None and not case.input.different_kind and is_raised_by_operation(raised)
     return is_by_operation and not any(text in str(raised) for text in _ERRORS_OF_CONVERSION)
 
 
 def is_refused_or_nan(case: ReferenceCase) -> bool:
     """Return whether the original raises for an input, or a plain number is NaN, which few callers pass."""
-    return case.expected.raised is not None or case.input.has_nan_number
+    return case.expected.error is not None or case.input.has_nan_number
 
 
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
@@ -320,13 +320,13 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
     undefined in both programs.
     """
     expected = case.expected
-    if case.input.counts_errors_only and (expected.raised is not None or result.raised is None):
+    if case.input.counts_errors_only and (expected.error is not None or result.error is None):
         return []
-    if result.raised is None and _is_refused_by_operation(case):
+    if result.error is None and _is_refused_by_operation(case):
         return []
-    if expected.raised is not None and result.raised is not None:
+    if expected.error is not None and result.error is not None:
         # An input that both programs refuse does not count as a difference, even if their output before it differs.
-        counting_kind: Kind | None = None if is_raised_by_operation(expected.raised) else "different error"
+        counting_kind: DifferenceKind | None = None if is_raised_by_operation(expected.error) else "different error"
         return [difference for difference in diffs if not difference.is_acceptable or difference.kind == counting_kind]
     if not _is_finite((expected.value, expected.gradients)):
         # An undefined gradient is not zero even if none is needed.
@@ -396,7 +396,7 @@ class EdgeFindings:
                 continue
             # A result that requires gradients or has different strides cannot be used everywhere. An optimizer skips a
             # parameter without a gradient, but its weight decay changes one whose gradient is zero.
-            further_kinds: set[Kind] = {"needless gradient", "zero gradient", "layout", "lost alias"}
+            further_kinds: set[DifferenceKind] = {"needless gradient", "zero gradient", "layout", "lost alias"}
             further_difference = next((item.text for item in case_diffs if item.kind in further_kinds), None)
             noted_difference = disqualifying_difference or further_difference
             if noted_difference is not None and findings.noted_difference is None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.original import WatchedCondition
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells, Patch
     from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
-    from jupyter_graphbreak.report.remedies import Kind
+    from jupyter_graphbreak.report.remedies import RemedyKind
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: If at least this many breaks have no remedy yet, removing them one by one rarely works.
@@ -74,7 +74,7 @@ class Candidate:
 
     families: tuple[str, ...]
     titles: tuple[str, ...]
-    kind: Kind
+    kind: RemedyKind
     breaks: tuple[str, ...]
     watched_conditions: tuple[WatchedCondition, ...]
     result: TrialResult
@@ -604,7 +604,7 @@ def _removes_more_breaks(result: TrialResult, earlier_result: TrialResult, targe
 def _new_candidate(
     families: Iterable[str],
     titles: Iterable[str],
-    kind: Kind,
+    kind: RemedyKind,
     breaks: Iterable[str],
     watched_conditions: tuple[WatchedCondition, ...],
     result: TrialResult,
@@ -619,8 +619,8 @@ def _new_candidate(
     )
 
 
-def _common_kind(kinds: list[Kind]) -> Kind:
-    strongest: tuple[Kind, ...] = ("edit", "switch", "setting")
+def _common_kind(kinds: list[RemedyKind]) -> RemedyKind:
+    strongest: tuple[RemedyKind, ...] = ("edit", "switch", "setting")
     return next(kind for kind in strongest if kind in kinds)
 
 

@@ -41,7 +41,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
@@ -291,7 +291,7 @@ class TrialRunner:
             case.expected,
             result,
             compares_values=self._uncompiled_original.is_repeatable,
-            varying=self._varying_paths,
+            ignored_paths=self._varying_paths,
             compares_signs_of_zero=compares_signs_of_zero,
         )
 
@@ -318,7 +318,7 @@ class TrialRunner:
             change,
             functools.partial(self._run_compiled, change),
             functools.partial(open_uncompiled, self.entry, self.program, change),
-            compiles_different_function=change.compiles_itself,
+            compiles_different_function=change.compiles_inner_function,
         )
         if self._is_choosing_slow(watched_conditions):  # many changes already fail on the first input
             first_case = self._uncompiled_original.cases[:1]
@@ -550,7 +550,7 @@ class TrialRunner:
                 if time_budget.is_over:
                     return
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
-                with contextlib.nullcontext() if candidate.differs_when_compiled else line_limit():
+                with contextlib.nullcontext() if candidate.differs_when_compiled else limit_lines():
                     result = self._uncompiled_original.run(call, subject, case)
                 yield (
                     case,
@@ -627,8 +627,8 @@ class TrialRunner:
         diffs: list[Difference] = []
         for case, result in zip(cases, run.results, strict=False):
             known_texts = self._compile_differences.get(id(case), self._usual_differences)
-            if result.raised is not None and case.expected.raised is None:
-                return f"raises {error_headline(result.raised)}, on {case.input.description}", []
+            if result.error is not None and case.expected.error is None:
+                return f"raises {error_headline(result.error)}, on {case.input.description}", []
             diffs += [
                 difference
                 for difference in self._differences(case, result)
@@ -671,8 +671,8 @@ class TrialRunner:
             return self.entry.compile(function, backend)
 
         inner = InnerModules(subject, change.inner_targets, compile_here)
-        compiled = inner.wrap_call(call) if change.compiles_itself else compile_here(call)
-        backend_to_force = backend if change.compiles_itself else None
+        compiled = inner.wrap_call(call) if change.compiles_inner_function else compile_here(call)
+        backend_to_force = backend if change.compiles_inner_function else None
 
         start, time_left = time.monotonic(), seconds_left()
 
@@ -696,10 +696,10 @@ class TrialRunner:
 
         report, files, results = run_compiled(cases[:1])
         first_run = CompiledRun(report, None, files, results)
-        is_newly_raising = results[0].raised is not None and cases[0].expected.raised is None
+        is_newly_raising = results[0].error is not None and cases[0].expected.error is None
         if len(cases) == 1 or is_newly_raising or not is_promising(first_run):
             return first_run
-        accepted_cases = [case for case in cases[1:] if case.expected.raised is None]
+        accepted_cases = [case for case in cases[1:] if case.expected.error is None]
         other_inputs_report, other_inputs_files, more_results = run_compiled(accepted_cases, first_run)
         run = CompiledRun(
             report,
@@ -717,4 +717,4 @@ class TrialRunner:
 
 def _sort_accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Move the inputs for which the function raises to the end."""
-    return sorted(cases, key=lambda case: case.expected.raised is not None)
+    return sorted(cases, key=lambda case: case.expected.error is not None)

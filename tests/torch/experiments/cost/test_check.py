@@ -310,7 +310,7 @@ def test_exception_of_the_compiled_call_is_a_difference() -> None:
         return run
 
     check = check_call(f, refuses, *make_arguments())
-    assert check.differences == ["raises ArithmeticError, but eager returns"]
+    assert check.differences == ["raises ArithmeticError, but eager code returns"]
     assert check.step == "backend"
 
 

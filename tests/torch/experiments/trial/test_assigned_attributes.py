@@ -15,7 +15,11 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryOwner, assigned_attributes, library_parts
+from jupyter_graphbreak.experiments.trial.assigned_attributes import (
+    LibraryModuleOrClass,
+    assigned_attributes,
+    library_parts,
+)
 from tests.support.sampling import sample_parameters
 
 ONES = torch.ones(3)
@@ -157,5 +161,5 @@ def test_called_classes_do_not_count_as_passed_on(marks_callees_last: bool, monk
     if marks_callees_last and sys.version_info < (3, 13):
         monkeypatch.setattr(dis, "get_instructions", as_in_python_3_13)
     f.__code__ = f.__code__.replace()  # the result for a code object is cached
-    owners = [part.owner for part in library_parts([f]) if isinstance(part, LibraryOwner)]  # type: ignore[list-item]
+    owners = [part.owner for part in library_parts([f]) if isinstance(part, LibraryModuleOrClass)]  # type: ignore[list-item]
     assert owners == [json]

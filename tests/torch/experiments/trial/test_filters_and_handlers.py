@@ -81,7 +81,7 @@ def test_recording_handler_receives_records_in_order(log: logging.Logger) -> Non
 def test_exception_of_a_handler_is_raised(log: logging.Logger) -> None:
     log.addHandler(Strict())
     result = result_of(logs_then_notes)
-    assert isinstance(result.raised, LookupError)
+    assert isinstance(result.error, LookupError)
     assert result.state["EVENTS"] == []
 
 
@@ -90,7 +90,7 @@ def test_handler_that_cannot_be_copied_receives_nothing(log: logging.Logger) -> 
     handler.kept = (number for number in range(3))  # type: ignore[attr-defined]
     log.addHandler(handler)
     result = result_of(logs_then_notes)
-    assert result.raised is None
+    assert result.error is None
     assert [text for _, _, text in result.effects.logged] == ["logged"]
     assert handler.messages == []
 
@@ -188,7 +188,7 @@ def test_warnings_pass_the_process_filters(action: Any, shown: int | None) -> No
         for _ in range(2):  # a warning shown once is shown once per run
             result = result_of(twice)
             if shown is None:
-                assert isinstance(result.raised, UserWarning)
+                assert isinstance(result.error, UserWarning)
             else:
                 assert len(result.effects.warned) == shown
         assert warnings.filters == before

@@ -20,8 +20,8 @@ from jupyter_graphbreak.experiments.remedies.original import EdgeCaseChoice, Unc
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Input, other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
+from jupyter_graphbreak.experiments.trial.inputs import Input, derived_inputs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
@@ -40,12 +40,12 @@ IDS = torch.tensor([[2, 5, 9]])
 
 
 def inputs_by_name(fn: Any, *args: Any) -> dict[str, Input]:
-    return {other.example.what: other for other in other_inputs(Arguments(*args), fn)}
+    return {other.example.what: other for other in derived_inputs(Arguments(*args), fn)}
 
 
 def test_embedding_ids_stay_within_the_given_range() -> None:
     model = Model()
-    inputs = [other for other in other_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not other.is_special]
+    inputs = [other for other in derived_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not other.is_special]
     ids = [other.arguments.args[0] for other in inputs]
     assert len(ids) > 5
     assert all(2 <= int(tensor.min()) <= int(tensor.max()) <= 9 for tensor in ids)
@@ -58,7 +58,7 @@ def test_ids_stay_in_range_if_a_function_calls_a_model_or_looks_them_up() -> Non
     model = Model()
     weight = torch.ones(10, 4)
     for fn in (lambda ids: model(ids), lambda ids: torch.nn.functional.embedding(ids, weight)):  # noqa: PLW0108
-        assert all(int(other.arguments.args[0].min()) >= 2 for other in other_inputs(Arguments(IDS), fn))
+        assert all(int(other.arguments.args[0].min()) >= 2 for other in derived_inputs(Arguments(IDS), fn))
 
 
 def repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
@@ -73,7 +73,7 @@ def test_counts_that_pytorch_does_not_check_are_never_negative() -> None:
 
     arguments = Arguments(torch.ones(3), torch.tensor([2, 0, 1]))
     for fn in (repeated, through_a_function):
-        inputs = [*other_inputs(arguments, fn), *edge_inputs(arguments, fn, {})]
+        inputs = [*derived_inputs(arguments, fn), *edge_inputs(arguments, fn, {})]
         counts = [other.arguments.args[1] for other in inputs]
         assert len(counts) > 20
         assert all(not tensor.numel() or tensor.min() >= 0 for tensor in counts)
@@ -143,7 +143,7 @@ def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
 
 def test_module_arguments_stay_the_same_in_derived_inputs() -> None:
     model = torch.nn.Linear(2, 1)
-    others = list(other_inputs(Arguments(model, [model], torch.ones(1, 2)), lambda net, nets, x: nets[0](x) + net(x)))
+    others = list(derived_inputs(Arguments(model, [model], torch.ones(1, 2)), lambda net, nets, x: nets[0](x) + net(x)))
     assert others
     assert all(other.arguments.args[0] is model is other.arguments.args[1][0] for other in others)
 
@@ -156,9 +156,9 @@ def test_reference_detects_changes_repeatability_and_randomness() -> None:
         return x + torch.rand(2)
 
     with sandbox_runs():
-        reference = Reference(f, next(other_inputs(Arguments(torch.ones(2)), f)))
+        reference = Reference(f, next(derived_inputs(Arguments(torch.ones(2)), f)))
         cases = reference.cases()
-    assert (reference.changed, reference.is_repeatable, reference.is_random, seen) == ({"seen"}, True, True, [])
+    assert (reference.changed_names, reference.is_repeatable, reference.is_random, seen) == ({"seen"}, True, True, [])
     assert cases[0].example().what == "the first input again"
     assert len(cases[0].expected.state["seen"]) == 2
     assert cases[-1].example().what == "the first input a fourth time"
@@ -175,7 +175,7 @@ def test_inputs_for_which_the_function_would_wait_forever_are_left_out() -> None
 
     arguments = Arguments(torch.ones(2), 3)
     with sandbox_runs():
-        reference = Reference(last_of, next(other_inputs(arguments, last_of)))
+        reference = Reference(last_of, next(derived_inputs(arguments, last_of)))
         assert any(edge.arguments.args[1] == 0 for edge in edge_inputs(arguments, last_of, {}))
         counts = [case.input.arguments.args[1] for case in reference.edge_cases()]
     assert counts
@@ -194,8 +194,8 @@ def test_an_endless_loop_on_one_line_and_a_lock_that_the_run_itself_holds_end() 
     exec("def endless():\n    while True: pass", namespace)  # noqa: S102 - the formatter would use two lines
 
     with sandbox_runs(), pytest.raises(TrialStoppedError, match="waits for another thread"):
-        Reference(wait, next(other_inputs(Arguments(torch.ones(2)), wait)))
-    with pytest.raises(LineLimitError), line_limit():
+        Reference(wait, next(derived_inputs(Arguments(torch.ones(2)), wait)))
+    with pytest.raises(LineLimitError), limit_lines():
         namespace["endless"]()
 
 
@@ -206,7 +206,7 @@ def test_attributes_of_a_thread_local_object_are_copied() -> None:
     def scaled(x: torch.Tensor) -> Any:
         return x * local.step
 
-    assert Reference(scaled, next(other_inputs(Arguments(torch.ones(2)), scaled))).is_repeatable
+    assert Reference(scaled, next(derived_inputs(Arguments(torch.ones(2)), scaled))).is_repeatable
 
 
 @pytest.mark.timeout(60)
@@ -216,7 +216,7 @@ def test_a_run_stops_before_it_waits_for_a_different_thread() -> None:
         return x + waiting.get()
 
     with sandbox_runs(), pytest.raises(TrialStoppedError, match="waits for another thread"):
-        Reference(wait, next(other_inputs(Arguments(torch.ones(2)), wait)))
+        Reference(wait, next(derived_inputs(Arguments(torch.ones(2)), wait)))
 
 
 @pytest.mark.timeout(60)
@@ -228,7 +228,7 @@ def test_a_run_stops_before_it_sleeps_for_long() -> None:
     for seconds in (0.001, 100.0):
         expectation = pytest.raises(TrialStoppedError, match="sleeps for 100 s")
         with sandbox_runs(), expectation if seconds > 1 else contextlib.nullcontext():
-            Reference(wait, next(other_inputs(Arguments(torch.ones(2), seconds), wait)))
+            Reference(wait, next(derived_inputs(Arguments(torch.ones(2), seconds), wait)))
 
 
 def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
@@ -244,9 +244,9 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
 
     arguments = Arguments(torch.ones(1, 2))
     with sandbox_runs():
-        reference = Reference(Recurrent(), next(other_inputs(arguments, lambda x: x)))
+        reference = Reference(Recurrent(), next(derived_inputs(arguments, lambda x: x)))
         (again,) = reference.cases([arguments])
-    assert reference.changed == {"self"}
+    assert reference.changed_names == {"self"}
     assert again.expected.backward_error is None
     assert again.expected.gradients
 
@@ -370,7 +370,7 @@ def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> N
         for case in UncompiledOriginal(entry).edge_cases()
         if case.input.different_kind == "tensors that require gradients"
     ]
-    assert {case.expected.raised is None for case in cases} == {True, False}
+    assert {case.expected.error is None for case in cases} == {True, False}
 
 
 def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
@@ -470,7 +470,7 @@ def test_the_last_tensor_of_a_list_is_longer_even_if_code_refuses_it_for_some_va
     longer = [
         case for case in UncompiledOriginal(entry).edge_cases() if case.input.different_kind == "a longer last item"
     ]
-    assert {case.expected.raised is None for case in longer} == {True, False}
+    assert {case.expected.error is None for case in longer} == {True, False}
     assert all([len(row) for row in case.input.arguments.args[0]] == [2, 3] for case in longer)
 
 

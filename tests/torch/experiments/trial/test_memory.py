@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import digest
 from jupyter_graphbreak.experiments.trial.entry import Entry, record_entries
 from jupyter_graphbreak.experiments.trial.outcome import run
-from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
+from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 
@@ -38,7 +38,7 @@ class Changes(torch.nn.Linear):
 
 def test_subjects_share_unchanged_memory() -> None:
     model = torch.nn.Linear(LARGE, LARGE)
-    with shared_run_setup(CallModes.now()):
+    with share_run_setup(CallModes.now()):
         one, other = Subject(model), Subject(model)
         assert weight_address(one) == weight_address(other) != model.weight.data_ptr()
         result = run(one.call, one, Arguments(torch.ones(2, LARGE)))
@@ -50,7 +50,7 @@ def test_subjects_share_unchanged_memory() -> None:
 def test_changed_memory_is_restored_before_the_next_run() -> None:
     model = Changes(LARGE, LARGE)
     before = model.weight.detach().clone()
-    with shared_run_setup(CallModes.now()):
+    with share_run_setup(CallModes.now()):
         one, other = Subject(model), Subject(model)
         results = []
         for subject in (one, other, one):
@@ -67,7 +67,7 @@ def test_changed_memory_is_restored_before_the_next_run() -> None:
 def test_changed_memory_can_be_detached() -> None:
     model = Changes(LARGE, LARGE)
     before = model.weight.detach().clone()
-    with shared_run_setup(CallModes.now()):
+    with share_run_setup(CallModes.now()):
         one, other = Subject(model), Subject(model)
         run(one.call, one, Arguments(torch.ones(2, LARGE)))
         one.detach_changed_memory()
@@ -82,13 +82,13 @@ def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypat
     monkeypatch.setattr(memory, "_COLLECTED_BYTES", model.weight.nbytes - 1)
     gc.disable()
     try:
-        with shared_run_setup(CallModes.now()):
+        with share_run_setup(CallModes.now()):
             subject: Any = Subject(model)
             subject.cycle = subject
             reference = weakref.ref(subject)
             del subject
         assert reference() is not None
-        with shared_run_setup(CallModes.now()):
+        with share_run_setup(CallModes.now()):
             Subject(model)
         assert reference() is None
     finally:
@@ -152,7 +152,7 @@ def test_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> Non
     results = []
     for module in (argument, once):
         module.weight.grad = torch.ones_like(module.weight)
-        with shared_run_setup(CallModes.now()):
+        with share_run_setup(CallModes.now()):
             subject = Subject(module)
             results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE))))
             assert subject.call.weight.grad is not None
@@ -171,7 +171,7 @@ def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
         return clone(value, **options)
 
     monkeypatch.setattr(outcome, "clone", counting_clone)
-    with shared_run_setup(CallModes.now()):
+    with share_run_setup(CallModes.now()):
         subject = Subject(model)
         run(subject.call, subject, Arguments(torch.ones(2, LARGE)))
     assert existing_gradients == [1, 1]
@@ -231,7 +231,7 @@ def test_a_state_to_compare_keeps_no_copies_alive() -> None:
     def call(x: torch.Tensor) -> torch.Tensor:
         return helper(x)
 
-    with shared_run_setup(CallModes.now()):
+    with share_run_setup(CallModes.now()):
         subject = Subject(call)
         state = subject.state()
         copied_module = next(value for name, value in subject.roots() if name == "model")

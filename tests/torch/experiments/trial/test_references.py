@@ -18,7 +18,7 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.inputs import other_inputs
+from jupyter_graphbreak.experiments.trial.inputs import derived_inputs
 from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -59,8 +59,8 @@ def run_on_copies(fn: Any, *args: Any) -> tuple[Subject, Any]:
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
         result = run(subject.call, subject, subject.arguments)
-    if result.raised is not None:
-        raise result.raised
+    if result.error is not None:
+        raise result.error
     return subject, result
 
 
@@ -294,7 +294,7 @@ def test_inputs_that_cannot_be_derived_are_skipped() -> None:
     def f(batch: OneSize) -> torch.Tensor:
         return batch["a"].sum()
 
-    inputs = list(other_inputs(Arguments(OneSize(a=torch.rand(4, 3))), f))
+    inputs = list(derived_inputs(Arguments(OneSize(a=torch.rand(4, 3))), f))
     assert inputs
     assert all(derived.arguments.args[0]["a"].shape[0] == 4 for derived in inputs)
 

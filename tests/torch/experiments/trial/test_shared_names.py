@@ -9,7 +9,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.memory import StorageRecorder
 from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
-from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
+from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
 TICKS: list[int] = []
@@ -66,7 +66,7 @@ def runs_of_entry(fn: Callable[..., torch.Tensor]) -> list[float]:
     entry = Subject(fn, Arguments(x), StorageRecorder())
     fn(x)
     assert entry.arguments is not None
-    with sandbox_runs(), shared_run_setup(entry.modes, name_snapshot=entry.name_snapshot()):
+    with sandbox_runs(), share_run_setup(entry.modes, name_snapshot=entry.name_snapshot()):
         subject = Subject(entry.call, entry.arguments)
         results = []
         for _ in range(2):

@@ -15,8 +15,8 @@ import torch
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run, sandbox_runs
-from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, limit_lines, run, sandbox_runs
+from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import describe_difference
@@ -191,7 +191,7 @@ def test_runs_on_a_tensor_of_a_users_class_call_copies_of_its_attributes_only() 
     noting, plain = torch.ones(3).as_subclass(Noting), torch.zeros(4)
     part = plain[1:].as_subclass(Noting)
     before = Noting.calls
-    with shared_run_setup(CallModes.now()):
+    with share_run_setup(CallModes.now()):
         subject, (first, _) = run_repeatedly(lambda x: x.mul_(2) + noting + plain.sum(), part)
     assert (type(first.value), Noting.calls) == (Noting, before)
     assert subject.initial_state["Noting.calls"] == before
@@ -456,7 +456,7 @@ def test_an_endless_loop_in_a_folder_with_that_prefix_is_stopped() -> None:
     for root in outermost_roots():
         namespace: dict[str, Any] = {}
         exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that path
-        with pytest.raises(LineLimitError), line_limit():
+        with pytest.raises(LineLimitError), limit_lines():
             namespace["f"]()
 
 
@@ -475,7 +475,7 @@ def test_copies_of_a_graph_module_have_its_class_and_their_own_parameters() -> N
     module = Generated().train()
     before = copy.deepcopy(module.state_dict())
     subject, results = run_repeatedly(module, torch.randn(4, 3))
-    assert results[0].raised is None
+    assert results[0].error is None
     traced = subject.call.traced
     assert type(traced) is type(module.traced)
     assert traced.graph is module.traced.graph

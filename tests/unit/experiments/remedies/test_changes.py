@@ -98,7 +98,7 @@ def test_settings_are_merged_unless_they_contradict_each_other() -> None:
         {}, Change(settings={SETTING: ["builtins.print"]}), Change(settings={SETTING: ["warnings.warn"]})
     )
     assert both == Change(settings={SETTING: ["builtins.print", "warnings.warn"]})
-    assert merge_changes({}, Change(compiles_itself=True), Change(compiles_itself=True)) is None
+    assert merge_changes({}, Change(compiles_inner_function=True), Change(compiles_inner_function=True)) is None
 
 
 def test_a_change_is_extended_by_proposals() -> None:
@@ -108,7 +108,7 @@ def test_a_change_is_extended_by_proposals() -> None:
     assert change.texts == {"s1": "two"}
     assert change.settings == {SETTING: ["builtins.print", "warnings.warn"], FLAG: True}
     assert change.switch_codes == ("model.a = 1",)
-    assert change.compiles_itself
+    assert change.compiles_inner_function
     assert change
     assert not Change()
 

@@ -74,7 +74,7 @@ def split_test(test: ast.expr, python_operand_count: int = 0) -> tuple[ast.expr,
     Parameters
     ----------
     python_operand_count : int
-        The number of leading operands that Python is known to decide; the syntax may show more.
+        The number of leading operands that Python is known to decide. The syntax may show more.
     """
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return test, ""
@@ -218,7 +218,7 @@ def _equality_condition(draft: Draft, test: ast.Call, torch_name: str) -> str:
     if name == "equal":
         left, right = (as_operand(draft.text_of(node)) for node in test.args[:2])
         are_names = all(isinstance(node, ast.Name | ast.Attribute) for node in test.args[:2])
-        # Tensors of different shapes are not equal; `==` broadcasts them.
+        # Tensors of different shapes are not equal, but `==` broadcasts them.
         same_shape = f" & ({left}.shape == {right}.shape)" if are_names else ""
         return f"({left} == {right}).all(){same_shape}"
     arguments = arguments_of(test)
@@ -233,8 +233,8 @@ def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = Non
     Parameters
     ----------
     is_exact : bool, optional
-        Whether every precision represents the compared numbers exactly; Python compares in double precision. By
-        default, this is read from the expression.
+        Whether every precision represents the compared numbers exactly. Python compares in double precision. By
+        default, the expression decides.
     """
     if (inner := tensor_moved_to_host(node)) is not None:
         text = _text_on_device(draft, inner)
@@ -277,7 +277,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_exact_number(number: object) -> bool:
-    """Return whether single precision represents a number exactly; ``False`` for large numbers."""
+    """Return whether single precision represents a number exactly. Large numbers never count as exact."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

@@ -55,7 +55,7 @@ _IMPURE_BUILTINS = {
 }  # fmt: skip
 #: Packages whose functions change no argument unless their names or arguments say so.
 _PURE_PACKAGES = {"einops", "math", "numpy", "torch"}
-#: The usual names of these packages; an earlier cell may have imported them.
+#: The usual names of these packages, which an earlier cell may have imported.
 _USUAL_PACKAGE_NAMES = {"F", "math", "np", "torch"}
 #: Parts of the names by which functions of these packages show that they change an argument or global state.
 _IMPURE_NAME_PARTS = ("seed", "rand", "set_", "shuffle", "permutation", "choice", "copyto", "put", "fill")
@@ -76,7 +76,7 @@ _ALL_OPERATORS = "operators"
 
 
 def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[ast.AST]) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values of moved code, if the code moves to a function's start.
+    """Return the conditions whose branches may change values that code reads, if the code moves to a function's start.
 
     Trials must run each of these branches.
     """
@@ -92,7 +92,7 @@ def conditions_after(
     values: Sequence[str],
     is_output: Callable[[ast.stmt], bool],
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values of moved code, if the code moves to a function's end.
+    """Return the conditions whose branches may change values that code reads, if the code moves to a function's end.
 
     If the moved code may itself change something, the result includes the conditions of all branches that may read the
     changes.
@@ -100,7 +100,7 @@ def conditions_after(
     Parameters
     ----------
     values : sequence of str
-        The expressions that are still computed on the original line; the moved code uses their values.
+        The expressions that are still computed on the original line. The moved code uses their values.
     is_output : callable
         Returns whether a statement calls a function whose only effect is to output its arguments as text.
     """
@@ -367,7 +367,7 @@ def _attribute_owners(node: ast.AST) -> Iterator[str]:
 
 
 def _may_change(node: ast.AST, names: set[str], owners: set[str]) -> bool:
-    """Return whether code may change an object that moved code reads; other names may refer to the same object."""
+    """Return whether code may change an object that moved code reads, under the same name or a different one."""
     match node:
         case ast.Attribute() | ast.Subscript():
             return not isinstance(node.ctx, ast.Load)
@@ -409,7 +409,7 @@ class HiddenEffects:
                 self._packages |= {name_bound_by(alias) for alias in pure_imports}
 
     def may_occur(self, node: ast.AST) -> bool:
-        """Return whether a node may change an object that it does not create; its child nodes are not examined."""
+        """Return whether a node, without its child nodes, may change an object that it does not create."""
         return self._may_occur(node, frozenset())
 
     def _may_occur(self, node: ast.AST, names_in_progress: frozenset[str]) -> bool:

@@ -222,7 +222,7 @@ def _local_names(function: FunctionNode) -> set[str]:
 
 
 def _is_source_of(leaf: ast.expr, text: str) -> bool:
-    """Return whether a string is the source of an expression; in Python 3.11, columns in f-strings are wrong."""
+    """Return whether a string is the source of an expression. In Python 3.11, columns in f-strings are wrong."""
     try:
         return ast.dump(parse_expression(text)) == ast.dump(leaf)
     except SyntaxError:
@@ -248,7 +248,7 @@ def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
 
 
 def _may_change_by_assignment(function: FunctionNode, leaf: ast.expr) -> bool:
-    """Return whether an augmented assignment may change a tensor; ``self.n += 1`` is assumed to change a number."""
+    """Return whether an augmented assignment may change a tensor. ``self.n += 1`` is assumed to change a number."""
     text = ast.unparse(leaf)
     for node in ast.walk(function):
         if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == text:

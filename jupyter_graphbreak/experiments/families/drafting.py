@@ -172,7 +172,7 @@ class Draft:
     def statement_replacement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Return the splice that replaces a statement with lines; ``None`` if that is impossible.
 
-        The statement's comments come first. The lines get its indentation; the replacement of an ``elif`` becomes
+        The statement's comments come first. The lines get its indentation. The replacement of an ``elif`` becomes
         the block of an ``else``. A statement that shares its line with other code is replaced within this line, unless
         it is an ``if`` or has several lines.
         """
@@ -231,8 +231,8 @@ class Draft:
     def text_with_changes(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
         """Return the source text of a node with some of its expressions replaced.
 
-        If a replaced expression is in an f-string, the layout of the node is lost: in Python 3.11, columns in f-strings
-        are wrong.
+        If a replaced expression is in an f-string, the node loses its layout, because columns in f-strings are wrong in
+        Python 3.11.
         """
         replaced_parts = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
         is_in_string = any(
@@ -300,7 +300,7 @@ def as_argument(draft: Draft, node: ast.expr) -> str:
 
 
 def first_line(statement: ast.stmt) -> int:
-    """Return the first line of a statement; for a function or class, this may be the line of a decorator."""
+    """Return the first line of a statement, or of the decorators of a function or class."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(node.lineno for node in decorators)])
 

@@ -163,13 +163,15 @@ class _Partition:
     read_expressions: ReadExpressions
     lines: list[str] = field(default_factory=list)
     splices: list[Splice | None] = field(default_factory=list)
-    #: The statements that move before the call, and the names of the expressions that move.
+    #: The statements that move before the call.
     _moved_statements: list[ast.stmt] = field(default_factory=list)
+    #: The new names of the expressions that move before the call.
     _names_of_moved_expressions: dict[ast.expr, str] = field(default_factory=dict)
-    #: Variables that can be computed before the call, those that depend on varied values, and the statements that
-    #: set the rest.
+    #: The variables that can be computed before the call.
     _available_names: set[str] = field(default_factory=set)
+    #: The variables that depend on varied values.
     _dependent_names: dict[str, None] = field(default_factory=dict)
+    #: The statements that set all other available variables, by the names of the variables.
     _copied_statements: dict[str, ast.stmt] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

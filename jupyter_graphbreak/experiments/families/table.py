@@ -56,7 +56,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
     Parameters
     ----------
     note_fault : callable
-        Receives the name of a family that fails, and its error; the other families continue.
+        Receives the name of a family that fails, and its error. All other families continue.
     """
     proposals: list[Proposal] = []
     handled_code = _handled_code(problem)

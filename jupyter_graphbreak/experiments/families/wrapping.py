@@ -286,7 +286,7 @@ def _may_compile(
     """Return whether a source compiles something unidentified, which may be the function.
 
     Compiled attributes of objects count only in the source that defines the function. A function that compiles its
-    argument counts if one of the names is passed to it; for a method, ``block.compile()`` on an unknown object counts.
+    argument counts if one of the names is passed to it. For a method, ``block.compile()`` on an unknown object counts.
     """
     torch_name = name_of_torch(draft) or "torch"
     defined_names = {
@@ -413,7 +413,7 @@ def _default_removals(draft: Draft, function: FunctionNode) -> list[Splice]:
 
 
 def _belongs_to_torch(decorator: ast.expr, torch_name: str) -> bool:
-    """Return whether a decorator comes from torch; other decorators may register the function under its name."""
+    """Return whether a decorator comes from torch. Any other decorator may register the function under its name."""
     name = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.partition(".")[0] in {"torch", torch_name}
 

@@ -48,9 +48,9 @@ class CallPreparation:
     template : str
         The code, in which ``NAME`` stands for the expression for the value.
     assigns : bool
-        Whether the code assigns a new value; ``template`` is then the expression for the new value.
+        Whether the code assigns a new value. ``template`` is then the expression for the new value.
     optional_path : Path or None
-        The path of the value, or of an object that contains the value, if some calls have ``None`` there; these calls
+        The path of the value, or of an object that contains the value, if some calls have ``None`` there. These calls
         need no change.
     code_after : str
         Further code, in which ``NAME`` stands for the new value.
@@ -317,7 +317,7 @@ def _has_initially_equal_sizes(sizes: Sequence[Size]) -> bool:
 
 
 def _all_varied_dimensions(sizes: Sequence[Size], all_sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Return all varied dimensions of the tensors that guards mention; a guard mentions only one dimension."""
+    """Return all varied dimensions of the tensors that guards mention. A guard mentions only one dimension."""
     paths = {size.path for size in sizes}
     return tuple(size for size in all_sizes if size.path in paths)
 
@@ -352,7 +352,7 @@ def _candidate_before_calls(
 
 
 def join_conditions(blocks: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of blocks of code; consecutive blocks that begin with the same condition become one block."""
+    """Return the lines of blocks of code, with consecutive blocks that begin with the same condition as one block."""
     lines: list[str] = []
     condition = None
     for first, *body in blocks:

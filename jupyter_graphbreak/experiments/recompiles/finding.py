@@ -94,7 +94,7 @@ def find_recompile_remedies(
     recorded_entries : RecordedEntries
         The entries of the run, with the specs of their calls.
     seconds : float
-        The time limit; after it, at most one candidate is tried for each further entry.
+        The time limit. After it, at most one candidate is tried for each further entry.
     compile_text : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     break_remedy_contexts : callable

@@ -44,7 +44,7 @@ class Size:
 class Number:
     """A Python number that varied, with its values in the order of the calls.
 
-    ``container_type`` is the class of the tuple that contains the number, or of the list if the list is an argument;
+    ``container_type`` is the class of the tuple that contains the number, or of the list if the list is an argument.
     ``length`` is the number of items in the tuple or list. Such a tuple or list is replaced as a whole: a tuple cannot
     be changed, and a list of the caller should not be changed.
     ``is_fixed`` means that the number belongs to a partial, which cannot be changed either.

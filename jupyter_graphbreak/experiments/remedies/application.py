@@ -391,7 +391,7 @@ def _with_nested_codes(codes: list[CodeType]) -> Iterator[CodeType]:
 
 @hide_python_warnings()
 def _new_definitions(old: str, new: str, filename: str) -> list[NewDefinition]:
-    """Return the top-level functions that the new text adds, or decorates differently, after the imports it adds."""
+    """Return the top-level imports that the new text adds, and the functions that it adds or decorates differently."""
     decorators_before = {name: _decorators(node) for name, node in _top_definitions(old).items()}
     return [
         NewDefinition(name, compile(ast.Module([node], []), filename, "exec", dont_inherit=True))

@@ -1,6 +1,6 @@
 """Combine proposals into a change to a program, and convert it to edits, a patch, code, or a remedy.
 
-A change may flip switches of libraries; a trial restores their state.
+A change may set switches of libraries. A trial restores their state.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Change:
 
     @property
     def inner_targets(self) -> frozenset[tuple[str, str]]:
-        """The path of each module to compile, and its method; an empty method stands for calling the module."""
+        """The path of each module to compile, and its method; empty if calls to the module itself are compiled."""
         return frozenset((path, part.method) for part in self.inner_calls for path in part.module_paths)
 
     def __bool__(self) -> bool:
@@ -66,7 +66,7 @@ class Change:
         return self.combine({**self.texts, **proposal.texts}, proposal, switch_codes)
 
     def combine(self, texts: Mapping[str, str], other: Change | Proposal, switch_codes: tuple[str, ...]) -> Change:
-        """Return this change combined with a further change or proposal; ``texts`` are the changed texts of both."""
+        """Return this change combined with a further change or proposal, given the changed texts of both."""
         return Change(
             texts,
             _merge_settings(self.settings, other.settings),
@@ -156,7 +156,7 @@ def merge_changes(original_texts: Mapping[str, str], first: Change, second: Chan
 
 
 def do_settings_conflict(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Return whether two groups of settings give a setting different values; sets of functions never conflict."""
+    """Return whether two groups of settings give a setting different values. Sets of functions never conflict."""
     shared_names = first.keys() & second.keys()
     return any(first[name] != second[name] and not isinstance(first[name], list) for name in shared_names)
 
@@ -203,7 +203,7 @@ def _imports(functions: list[str]) -> list[str]:
 
 
 class _TrialOutcome(Protocol):
-    """The outcome of the trial of a change; the fields mean the same as in :class:`Remedy`."""
+    """The outcome of the trial of a change, with fields that mean the same as in :class:`Remedy`."""
 
     @property
     def verdict(self) -> RemedyVerdict: ...
@@ -228,7 +228,7 @@ def remedy_of_change(
     original_texts: Mapping[str, str],
     paths: Mapping[str, str],
 ) -> Remedy:
-    """Return a change after its trial as a remedy; the caller adds the breaks or recompiles that the remedy is for.
+    """Return a change after its trial as a remedy. The caller adds the breaks or recompiles that the remedy is for.
 
     Parameters
     ----------

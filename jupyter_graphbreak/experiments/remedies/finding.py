@@ -91,14 +91,14 @@ def find_remedies_of_call(
     also : sequence of callable or Patch
         The user's own rewrites of the function, which are tried first.
     seconds : float or None
-        The time limit; by default 100 seconds.
+        The time limit, by default 100 seconds.
 
     Raises
     ------
     ValueError
         If a patch changes nothing that the call compiles.
     TrialStoppedError
-        If the function is about to do something outside of its copies; it was stopped before that.
+        If the function was stopped before it did something outside of its copies.
     Exception
         Any exception that the function itself raises.
     """
@@ -156,14 +156,14 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     also: Sequence[EditedCells | Patch] = (),
     first_breaks: Collection[str] = (),
 ) -> FoundRemedies:
-    """Return a report with remedies for its breaks; an interrupt ends the search early and keeps its results.
+    """Return a report with remedies for its breaks. An interrupt ends the search early but keeps the results so far.
 
     Parameters
     ----------
     files : mapping
         The file name of each source of the report, by the source's id.
     seconds : float or None
-        The time limit; by default 100 seconds. With 0, only the user's own edits are tried.
+        The time limit, by default 100 seconds. With 0, only the user's own edits are tried.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     also : sequence of EditedCells or Patch
@@ -238,12 +238,12 @@ class _Progress:
         return {break_.id for break_ in self.report.breaks} - self._reached_breaks - self._fixed_breaks
 
     def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
-        """Note which breaks the run of an entry has reached; return the ids, in this run, of the breaks to remove.
+        """Note the breaks that the run of an entry has reached. Return the ids, in this run, of the breaks to remove.
 
         Parameters
         ----------
         is_later : bool
-            Whether the run repeats a later call of an entry; if so, only breaks that no earlier run reached count.
+            Whether the run repeats a later call of an entry. If so, only breaks that no earlier run reached count.
         """
         breaks_in_run = same_breaks(self.report, runner.original.report)
         searched_breaks = breaks_in_run.keys() & (

@@ -42,7 +42,7 @@ _MIN_SHARE_OF_LARGEST = 0.3
 _MIN_OPS = 3
 #: A function is only a wrapper around a module that performs at least this share of its operations.
 _WRAPPER_SHARE = 0.9
-#: The maximum number of modules and functions to compile; modules that are alike count once.
+#: The maximum number of modules and functions to compile. Modules that are alike count once.
 _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part with a break worth mentioning.
 _MIN_SHARE_WITH_ONE_BREAK = 0.2
@@ -248,7 +248,7 @@ def _user_function_name(node: CallNode) -> str | None:
 def _compilable_parts(node: CallNode, paths_by_id: Mapping[int, str], *, is_one_layer: bool) -> Iterator[CallNode]:
     """Yield a node, or the parts inside it if it is only a wrapper or cannot be compiled in place.
 
-    Modules that a method calls are preferred to the method; functions and methods that it calls are not.
+    If a method calls modules, they are preferred to the method. Functions and methods that it calls are not.
     """
     path = paths_by_id.get(id(node.module))
     is_compilable = node.module is not None and _is_compilable(node, path, is_one_layer=is_one_layer)
@@ -388,7 +388,7 @@ def record_calls(
 
 
 def _node_of(frame: FrameType, caller: CallNode, is_framework_by_code: dict[CodeType, bool]) -> CallNode:
-    """Return the node of a call that starts; for a function that is part of its caller, the caller's node."""
+    """Return the node of a call that starts or, for a function that is part of its caller, the caller's node."""
     code = frame.f_code
     if code.co_filename == OPTIMIZER_FILE:
         return CallNode()  # its operations do not count
@@ -424,14 +424,14 @@ def _module_of(frame: FrameType, *, is_framework: bool) -> torch.nn.Module | Non
 
 
 def is_framework_file(filename: str) -> bool:
-    """Return whether a file belongs to PyTorch, Python or this package; other libraries may contain the model."""
+    """Return whether a file belongs to PyTorch, Python or this package. Any other library may contain the model."""
     path = package_paths().module_path(filename)
     top = (path or "").partition("/")[0].removesuffix(".py")
     return path is not None and (top in {"torch", _OWN_PACKAGE} or is_of_standard_library(path))
 
 
 def describe_entry(entry: Entry) -> CompiledEntry:
-    """Describe an entry as the sources refer to it; a method may be a function whose first argument is the object."""
+    """Describe an entry as the sources refer to it. A method may be a function whose first argument is the object."""
     call, name = entry.call, str(getattr(entry.call, "__name__", ""))
     parameters = tuple(parameters_of(call))
     if isinstance(call, torch.nn.Module):

@@ -105,7 +105,7 @@ _MAX_EDGE_CASES_OF_SETTINGS = 10
 _MAX_DIFFERENT_KINDS = 6
 #: The maximum number of edge inputs that change a number in a global or an attribute between compiled calls.
 _MAX_STATE_NUMBERS = 2
-#: The maximum number of inputs that the original refuses and for which it is compiled anyway.
+#: The maximum number of edge inputs that the original refuses but for which programs are compiled anyway.
 _MAX_REFUSED_INPUTS = 2
 #: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the end of those with NaN.
 _KINDS_OF_EDGE_CASES = ("size 0", "size 1 ", "size", " empty", " with one row")
@@ -136,7 +136,7 @@ class UncompiledOriginal:
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
-            # Every trial calls the compiled program with the usual inputs; compiling for a further size may take long.
+            # Every trial compiles the program for the usual inputs, which may take long for inputs of a further size.
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()

@@ -202,7 +202,7 @@ class _BreakRemedyBuilder:
                 self._sources[ident], self._paths[ident] = self._id_in_report(filename, source), cell.name
 
     def _id_in_report(self, filename: str, source: Source) -> str:
-        """Return the id of a source in the report; a source that the run did not use is added to the report."""
+        """Return the id of a source in the report, to which the source is added if it is missing."""
         if filename not in self._source_ids:
             self._source_ids[filename] = f"s{len(self._report.sources) + len(self.new_sources) + 1}"
             self.new_sources.append(replace(source, id=self._source_ids[filename]))
@@ -309,7 +309,7 @@ def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> l
 
 
 def _merge_over_entries(remedies: list[Remedy]) -> tuple[list[Remedy], dict[str, str]]:
-    """Merge equal changes that work for different entries; also return the new ids of those that were merged."""
+    """Merge equal changes that work for different entries. Also return the new ids of the merged changes."""
     remedies_by_change: dict[object, Remedy] = {}
     merged_ids: dict[str, str] = {}
     for remedy in remedies:
@@ -352,7 +352,7 @@ def _merge_pair(one: Remedy, other: Remedy) -> Remedy:
 
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
-    """Return the remedies; each working one lists the working ones that cannot be applied together with it."""
+    """Return the remedies. Each working remedy lists the working ones that cannot be applied together with it."""
     working_remedies = [remedy for remedy in remedies if remedy.verdict in WORKING]
     excludes = {
         remedy.id: [other.id for other in working_remedies if other is not remedy and _are_in_conflict(remedy, other)]

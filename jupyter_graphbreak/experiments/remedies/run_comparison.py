@@ -44,7 +44,7 @@ class RunBreaks(NamedTuple):
     files: Mapping[str, str]
 
     def breaks_with_lines(self) -> Iterator[tuple[Break, frozenset[FileLine]]]:
-        """Yield each break with its lines; there are no lines if the location is not known."""
+        """Yield each break with its lines. There are none if the location is not known."""
         for break_ in self.report.breaks:
             yield break_, _lines_of(break_, self.files)
 
@@ -116,7 +116,7 @@ class _OldBreak(NamedTuple):
 
 
 class _ChangedFiles:
-    """Maps the lines of files before a change to their lines after the change; see :func:`compare_breaks`."""
+    """Maps the lines of files before a change to their lines after it, as :func:`compare_breaks` needs."""
 
     def __init__(self, texts: Mapping[str, tuple[str, str]]) -> None:
         self._line_maps = {name: _line_map(*old_and_new) for name, old_and_new in texts.items()}
@@ -167,7 +167,7 @@ def _remaining_breaks(
 def _is_on_same_line(
     old_break: Break, old_lines: frozenset[FileLine], new_break: Break, new_lines: frozenset[FileLine]
 ) -> bool:
-    """Return whether two breaks share a line; breaks without known lines are compared by their type."""
+    """Return whether two breaks share a line or, if their lines are not known, have the same type."""
     return bool(old_lines & new_lines) if old_lines or new_lines else old_break.gb_type == new_break.gb_type
 
 
@@ -378,8 +378,8 @@ class EdgeFindings:
     ) -> EdgeFindings:
         """Return these findings plus further inputs and their differences, up to the first disqualifying difference.
 
-        Differences on inputs for which ``is_only_noted`` is true do not disqualify the change; the first one is noted.
-        The same applies if a number in the state no longer fits a list, such as the number of a module's layers.
+        Differences on inputs for which ``is_only_noted`` is true do not disqualify the change, but the first of them is
+        noted. The same applies if a number in the state no longer fits a list, such as the number of a module's layers.
         """
         findings = self
         for case, case_diffs in pairs:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _MANY_UNFIXED_BREAKS = 4
 #: If there is time for fewer trials than this, the search rarely removes breaks in libraries.
 _FEW_TRIALS = 5
-#: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
+#: The maximum number of steps of one remedy. Each step fixes the break that the step before it uncovered.
 _MAX_STEPS = 3
 #: The maximum number of further steps after all working candidates have been combined.
 _MAX_STEPS_TOGETHER = 12
@@ -111,7 +111,7 @@ class Search:
     faults: list[str] = field(default_factory=list)
     #: If no part without breaks is worth compiling, the largest part with a single break.
     part_with_one_break: PartWithOneBreak | None = None
-    #: The proposals that work for many breaks at once; they are not tried again for a single break.
+    #: The proposals that work for many breaks at once. They are not tried again for a single break.
     _settings_applied_at_once: list[Proposal] = field(default_factory=list)
     #: The steps that did not improve the combination: each with the break's type, its code, and the step's title.
     _useless_steps: set[tuple[str, str, str]] = field(default_factory=set)
@@ -222,7 +222,7 @@ class Search:
         )
 
     def try_edit(self, edit: EditedCells | Patch) -> bool:
-        """Run the trial of the user's edit; return whether it changes this entry's program."""
+        """Run the trial of the user's edit, and return whether the edit changes this entry's program."""
         program = self.runner.executed_program
         report = self.runner.original.report
         names = {source.id: source.path or source.name for source in report.sources}
@@ -255,7 +255,7 @@ class Search:
         *,
         is_thorough: bool = False,
     ) -> TrialResult:
-        """Run the trial of a change; an internal error does not end the search."""
+        """Run the trial of a change. An internal error does not end the search."""
         start = time.monotonic()
         end = max(self.deadline, start + _OWN_EDIT_S) if is_thorough else self.deadline
         try:
@@ -272,7 +272,7 @@ class Search:
             self._longest_trial_s = max(self._longest_trial_s, time.monotonic() - start)
 
     def _make_problem(self, report: Report, break_: Break, texts: Mapping[str, str]) -> Problem:
-        # A function has its own names; a cell shares those of the notebook.
+        # A function has its own names, but a cell shares the names of the notebook.
         return Problem(report, break_, texts, top_level_names() if is_cell(self.runner.entry.call) else frozenset())
 
     def _note_fault(self, action: str, fault: Exception) -> None:
@@ -309,7 +309,7 @@ class Search:
         without_switches = [step for step in steps if step.family != SWITCHES_FAMILY]
         choices = [steps, without_switches, settings]
         without_risk = [_without_risky_settings(choice) for choice in choices]
-        # The minimum settings for each break come first; more may be needed after these have taken effect.
+        # The minimum settings for each break come first. More may be needed after these have taken effect.
         choices = [*choices, *without_risk] if is_risk_needed else [without_risk[0], *choices, *without_risk[1:]]
         for index, chosen_steps in enumerate(choices):
             if chosen_steps and chosen_steps not in choices[:index] and not self._is_out_of_time():
@@ -339,7 +339,7 @@ class Search:
         return safer_candidate if is_as_good and set(safer_candidate.breaks) >= set(candidate.breaks) else candidate
 
     def _search_break(self, target: Break) -> tuple[Candidate | None, bool]:
-        """Try the proposals for a break; return the best that works, and whether there was time for the search."""
+        """Try the proposals for a break. Return the best one that works, and whether there was time for the search."""
         best: Candidate | None = None
         tried_proposals = self._tried_proposals.setdefault(target.id, [])
         report, texts = self.runner.original.report, self.runner.program.texts
@@ -365,7 +365,7 @@ class Search:
         return best, True
 
     def _run_candidate(self, goals: frozenset[str], steps: list[Proposal], status: str) -> Candidate:
-        """Try proposals together; if a different break appears, also try to fix it."""
+        """Try proposals together. If a different break appears, also try to fix it."""
         change = Change()
         for proposal in steps:
             change = change.with_proposal(proposal)
@@ -477,12 +477,12 @@ class Search:
         watched_conditions: tuple[WatchedCondition, ...],
         max_targets: int | None = None,
     ) -> tuple[TrialResult, Proposal, tuple[WatchedCondition, ...]] | None:
-        """Fix one more break of a changed program; return the first better result, its step and all conditions, if any.
+        """Fix one more break of a changed program. Return the first better result, its step and all conditions, if any.
 
         Parameters
         ----------
         max_targets : int, optional
-            The number of the program's breaks to look at; all of them by default.
+            The number of the program's breaks to look at. By default, it looks at all of them.
         """
         report = result.report
         if report is None:

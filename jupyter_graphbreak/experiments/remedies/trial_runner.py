@@ -83,7 +83,7 @@ class CompiledRun:
     other_inputs_files : dict
         The file name of each source of ``other_inputs_report``.
     is_complete : bool
-        Whether the program ran on every input that the original accepts; otherwise, it ran out of time.
+        Whether the program ran on every input that the original accepts. If not, it ran out of time.
     """
 
     report: Report
@@ -148,11 +148,11 @@ _SHARE_OF_RUN = 0.25
 _SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
 _BRANCH_NEVER_RAN = "one branch of a condition never ran"
-_CODE_NEVER_RAN = "code that may change values that the moved code reads never ran"
+_CODE_NEVER_RAN = "code that may change inputs of the moved code never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
 
-#: Returns whether a program may still work after its run on some inputs; if not, it does not run on further inputs.
+#: Returns whether a program may still work after its run on some inputs. If not, it does not run on further inputs.
 IsPromising = Callable[[CompiledRun], bool]
 
 
@@ -228,7 +228,7 @@ class TrialRunner:
                 find_compiling_cells(self.original.files.values(), find_cell).items()
             )
         }
-        #: The sources that ran; ``program`` also contains the other cells.
+        #: The sources that ran. ``program`` also contains the other cells.
         self.executed_program = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
         )
@@ -449,7 +449,7 @@ class TrialRunner:
         if original is not None:
             edge_run, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
             pairs = list(zip(cases, edge_run.results, original[0].results, strict=False))
-            # The edit was already compared uncompiled; captured code may accept inputs that the original refuses.
+            # The edit was already compared uncompiled. Captured code may accept inputs that the original refuses.
             findings = findings.with_inputs(
                 (self._compiled_differences(*results) for results in pairs), is_only_noted=is_refused_or_nan
             )

@@ -141,7 +141,7 @@ def test_changes_of_compile_calls_are_not_tried(judge: Judge, more: str) -> None
     old = '@torch.compile(backend="eager")\ndef step'
     own = judge((BRANCH, WHERE), (old, more + old.replace('"eager"', '"eager", dynamic=True')), text=text)
     assert own.verdict == "not tried"
-    assert own.reason == "it changes how a function is compiled; run the cell to see what that does"
+    assert own.reason == "it changes how a function is compiled: run the cell to see the effect"
 
 
 @pytest.mark.exhaustive

@@ -57,7 +57,7 @@ class Branch:
     values : dict
         The assigned values, by the source text of the target.
     in_place_targets : set of str
-        The targets that keep their tensor and get the value as its new content.
+        The targets that are changed in place: the value becomes the new content of their tensor.
     result : Value or None
         The returned value.
     returns : bool

@@ -1,4 +1,4 @@
-"""Rewrite the test of a branch as a boolean tensor."""
+"""Rewrite the test of an ``if`` as a boolean tensor."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _combined_condition(draft: Draft, test: ast.BoolOp, torch_name: str) -> str 
     first, *rest = test.values
     form = _form_of(first)
     if form is not None and all(_form_of(node) == form for node in rest):
-        # If the first one is a tensor, all are. For any other object, the function raises instead of testing it.
+        # If the first operand is a tensor, all are. For any other object, the function raises instead of testing it.
         function = "logical_and" if isinstance(test.op, ast.And) else "logical_or"
         texts = map(draft.text_of, test.values)
         return functools.reduce(lambda left, right: f"{torch_name}.{function}({left}, {right})", texts)
@@ -122,7 +122,7 @@ def _combined_condition(draft: Draft, test: ast.BoolOp, torch_name: str) -> str 
 def _form_of(node: ast.expr) -> str | None:
     """Return the attribute that an expression reads, such as ``.hot`` of ``a.hot``, or the function that it calls.
 
-    ``None`` for expressions of other forms, and if the name already tells what the expression returns.
+    The result is ``None`` for any other expression, and if the name already tells the type of the expression's result.
     """
     if isinstance(node, ast.Attribute):
         return None if is_host_test(node) else f".{node.attr}"

@@ -121,7 +121,7 @@ def _hidden_effects(site: Site) -> HiddenEffects:
 def reads_shared_state(
     site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], values: Sequence[str]
 ) -> bool:
-    """Return whether moved code reads an object that other code may change in the meantime, under whatever name."""
+    """Return whether moved code reads an object that other code may change in the meantime, under any name."""
     # The object that a name, an attribute or an item refers to may also have other names.
     if any(isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript) for value in values):
         return True
@@ -140,7 +140,7 @@ def reads_shared_state(
 def _has_effects(
     site: Site, moved_code: Sequence[ast.stmt], hidden_effects: HiddenEffects, is_output: Callable[[ast.stmt], bool]
 ) -> bool:
-    """Return whether code may change something by calling, reading a property, or converting an object to a string."""
+    """Return whether code may change something by a call, a property, or the conversion of an object to a string."""
     string_methods = (callee for name in sorted(_STRING_METHODS) for _, callee in _definitions(site, name))
     if any(_may_change_outside(callee, part) for callee in string_methods for part in ast.walk(callee)):
         return True

@@ -1,4 +1,4 @@
-"""A proposal: a change that may remove breaks, before its trial."""
+"""Describe breaks to remove, and proposals: changes that may remove them and have not been tried yet."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ def uses_of_optional_values(
     decided_operands: Sequence[ast.expr],
     evaluated_operands: Sequence[ast.expr],
 ) -> Iterator[ast.expr]:
-    """Yield the expressions in some code that would raise if one of their values is ``None``, which may happen.
+    """Yield the expressions in some code that raise if a value in them is ``None``, as the source allows.
 
     Parameters
     ----------

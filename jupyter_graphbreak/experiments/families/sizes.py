@@ -284,7 +284,7 @@ class _HostRead(NamedTuple):
     call : ast.Call
         The call that breaks.
     tensor : ast.expr
-        The tensor whose numbers it reads.
+        The tensor whose numbers the call reads.
     expression : str
         The expression to compute before the call.
     replacement : str
@@ -298,7 +298,7 @@ class _HostRead(NamedTuple):
 
 
 def _propose_read_before_call(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    """Yield a change that reads tensors' numbers before the call, if they depend only on its arguments."""
+    """Yield a change that reads tensors' numbers before the call, if they depend only on the call's arguments."""
     reads: dict[ast.Call, _HostRead] = {}
     for break_site in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
         if break_site is not None and break_site.draft is site.draft and break_site.function is function:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 
-#: The functions that yield the proposals of a family, by the family's name, most successful families first.
+#: The function that yields the proposals of each family, by the family's name, most successful families first.
 FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     markers.FAMILY: markers.propose,
     switches.SWITCHES_FAMILY: switches.propose_switches,

@@ -92,7 +92,7 @@ class ReplayResult:
     counts: list[CompilationCounts]
 
     def count_frames(self, calls: Sequence[RepeatedCall], *, is_unseen: bool) -> int:
-        """Return the number of frames compiled in the calls of the run, or in the added calls."""
+        """Return the number of frames compiled in the calls of the run, or in the calls that the run did not make."""
         pairs = zip(calls, self.counts, strict=True)
         return sum(count.frames for call, count in pairs if call.is_unseen is is_unseen)
 
@@ -100,7 +100,7 @@ class ReplayResult:
 def replay(
     entry: Entry, calls: Sequence[RepeatedCall], adjustment: Adjustment, owner: str | None, *, compiles: bool = True
 ) -> ReplayResult:
-    """Repeat calls on one copy of an entry, in a fresh state of Dynamo.
+    """Repeat calls on one copy of an entry, with fresh Dynamo state.
 
     Parameters
     ----------

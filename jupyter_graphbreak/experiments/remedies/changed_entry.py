@@ -76,7 +76,7 @@ def open_to_compile(
 ) -> Iterator[tuple[Callable[..., Any], Subject, Application]]:
     """Yield the function of a changed program on copies, its subject, and the applied change.
 
-    While the context is open, Dynamo compiles the function again. It raises the same errors as
+    While the context is open, Dynamo compiles the function again. The errors are the same as those of
     :func:`make_remedy_context`.
     """
     with sandbox_runs(), use_eager_random_numbers(), restore_switches_on_exit(change):

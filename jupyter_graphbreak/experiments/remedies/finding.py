@@ -45,7 +45,7 @@ PATIENCE_S = 100.0
 _MIN_FIRST_RUN_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_EARLIER_ENTRY = 0.7
-#: The maximum number of later calls of an entry to repeat, for breaks that its first call does not reach.
+#: The maximum number of later calls to an entry to repeat, for breaks that its first call does not reach.
 _MAX_LATER_CALLS = 4
 #: The maximum number of remedies of one entry to measure: each has to be compiled again.
 _MAX_MEASURED = 6
@@ -369,5 +369,5 @@ def choose_remedies_to_measure(remedies: Mapping[str, Candidate]) -> list[str]:
 
 
 def _preference(candidate: Candidate) -> tuple[int, int]:
-    """Return the sort key: prefer remedies for few breaks, whose effect can be attributed, then better verdicts."""
+    """Return a sort key that prefers remedies for few breaks, whose effect can be attributed, then better verdicts."""
     return len(candidate.breaks), VERDICT_RANK[candidate.result.verdict]

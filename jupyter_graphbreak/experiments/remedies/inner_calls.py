@@ -271,7 +271,8 @@ def _compilable_parts(node: CallNode, paths_by_id: Mapping[int, str], *, is_one_
 def _is_compilable(node: CallNode, path: str | None, *, is_one_layer: bool) -> bool:
     """Return whether a module can be compiled in place.
 
-    Its path must have no private attribute, and it must be the whole model or more than a single layer of PyTorch.
+    The module's path must have no private attribute, and the module must be the whole model or more than a single layer
+    of PyTorch.
     """
     if path is None or any(step.startswith("_") for step in path.split(".")):
         return False
@@ -298,7 +299,7 @@ def _inner_call(nodes: Sequence[CallNode], paths_by_id: Mapping[int, str], *, st
 
 @dataclass(eq=False)
 class CallNode:
-    """The calls of one function, or of one module's method, by one caller.
+    """The calls from one caller to one function, or to one module's method.
 
     Parameters
     ----------
@@ -321,7 +322,7 @@ class CallNode:
 
     @property
     def ops(self) -> int:
-        """The number of operations, including those of the functions that it calls."""
+        """The number of operations, including those of the functions that the function calls."""
         return self.direct_ops + sum(child.ops for child in self.children.values())
 
     @property

@@ -196,7 +196,7 @@ class UncompiledOriginal:
         important_cases = [
             accepted_cases.pop(kind) for kind in list(accepted_cases) if kind.endswith(_NAN_SUFFIX) or kind == "size"
         ]
-        # It also captures a number in a global or attribute as a symbol if the number changes between calls.
+        # Dynamo also captures a number in a global or attribute as a symbol if the number changes between calls.
         kinds_with_number = [
             kind for kind, case in accepted_cases.items() if any(map(_is_number, case.input.state.values()))
         ]

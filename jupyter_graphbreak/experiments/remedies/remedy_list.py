@@ -268,7 +268,7 @@ class _BreakRemedyBuilder:
                 yield break_.id
 
     def _code_for_reader(self, code: str | None) -> str | None:
-        """Return code with the user's name for the module that switches call ``model``, if it is unambiguous."""
+        """Return code with the user's name for the module that switches call ``model``, if the name is unambiguous."""
         entry = self._search.runner.entry
         module = outermost_module(entry.call, entry.arguments)
         if code is None or module is None:

@@ -81,7 +81,7 @@ def compare_breaks(
     runs_after : sequence of RunBreaks
         The breaks of the changed program on all inputs.
     texts : mapping
-        The old and the new text of each changed file, by its name.
+        The old and the new text of each changed file, by the file's name.
     """
     files = _ChangedFiles(texts)
     breaks_before = [

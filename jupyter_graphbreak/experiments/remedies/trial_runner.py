@@ -347,7 +347,7 @@ class TrialRunner:
         Parameters
         ----------
         change : Change
-            The replacement as a change of the source, if the source is known.
+            The replacement as a change to the source, if the source is known.
         goals : frozenset of str
             The breaks of the original to remove.
         """
@@ -560,7 +560,7 @@ class TrialRunner:
                 )
 
     def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
-        """Return the compiled run of the original on some edge inputs; ``None`` if there are none, or no time."""
+        """Return the compiled run of the original on some edge inputs; ``None`` if there are none or no time is left."""
         has_time = self.original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
         if choice not in self._original_on_edge_cases and has_time:
             cases = self._uncompiled_original.edge_cases_to_compile(choice)

@@ -560,7 +560,7 @@ class TrialRunner:
                 )
 
     def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
-        """Return the compiled run of the original on some edge inputs; ``None`` if there are none or no time is left."""
+        """Return the compiled run of the original on some edge inputs; ``None`` if there are none or no time for it."""
         has_time = self.original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
         if choice not in self._original_on_edge_cases and has_time:
             cases = self._uncompiled_original.edge_cases_to_compile(choice)

@@ -1,4 +1,4 @@
-"""Questions that people ask in public have their answers where a reader finds them: at the beginning of a section."""
+"""Questions that people ask in public are answered where a reader sees the answer: at the beginning of a section."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ import snowballstemmer  # type: ignore[import-untyped] # it ships no types
 from jupyter_graphbreak.knowledge.causes import CAUSES
 from notebooks import cause_pages, constructs, known_bugs
 
-#: A cell whose code is folded and whose output is a table. Each row of the table comes from a code line with backticks.
-_HIDDEN = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
-#: A folded entry, of which a reader sees the summary.
-_FOLDED = re.compile(r"^<details[^\n]*\n<summary>\n\n(.*?)\n\n</summary>\n.*?^</details>\n+", re.MULTILINE | re.DOTALL)
+#: A cell whose code is folded and whose output is a table, each row of which comes from a line of code with backticks.
+_FOLDED_CELL = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+#: A folded entry, of which a reader sees only the summary.
+_FOLDED_ENTRY = re.compile(
+    r"^<details[^\n]*\n<summary>\n\n(.*?)\n\n</summary>\n.*?^</details>\n+", re.MULTILINE | re.DOTALL
+)
 PAGES = Path(cause_pages.__file__).parent
-#: The number of lines of a section that fit on the first screen.
-SCREEN = 40
+#: The number of lines of a section that fit on one screen.
+SCREEN_LINES = 40
 
-#: The question, the page and section that answer it, and words of the answer.
+#: For each question: the question, the page and section that answer it, and words of the answer.
 QUESTIONS = """\
 Where does my model break? | quickstart#explain | the verdict
 Why does TORCH_LOGS print the same graph break several times? | reading#at-the-side | still one expression
@@ -942,12 +944,12 @@ def _cause_pages() -> dict[str, str]:
 
 
 def _section(page: str, anchor: str) -> str:
-    """Return a section of a page from its heading on, in Markdown."""
+    """Return the Markdown of a page from the heading of a section on."""
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
     text = _cause_pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
     text = constructs.with_tables(known_bugs.with_lists(text))
-    text = _FOLDED.sub(r"\1\n", text)
-    text = _HIDDEN.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
+    text = _FOLDED_ENTRY.sub(r"\1\n", text)
+    text = _FOLDED_CELL.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
         return text
     headings = re.finditer(r"^#+ (.*)$", text, re.MULTILINE)
@@ -962,11 +964,11 @@ def _slug(heading: str) -> str:
 def test_the_answer_to_a_question_is_on_the_first_screen_of_its_section(row: str) -> None:
     _, place, answer = row.split(" | ")
     page, _, anchor = place.partition("#")
-    screen = " ".join("\n".join(_section(page, anchor).splitlines()[:SCREEN]).split())
+    screen = " ".join("\n".join(_section(page, anchor).splitlines()[:SCREEN_LINES]).split())
     assert answer.lower() in screen.lower()
 
 
-def test_the_words_of_an_answer_are_not_those_of_its_question_or_heading() -> None:
+def test_the_words_of_an_answer_are_not_in_its_question_or_heading() -> None:
     repeated = []
     for row in QUESTIONS.splitlines():
         question, place, answer = row.split(" | ")
@@ -977,7 +979,7 @@ def test_the_words_of_an_answer_are_not_those_of_its_question_or_heading() -> No
     assert repeated == []
 
 
-def test_there_are_questions_of_every_kind() -> None:
+def test_questions_cover_the_main_pages() -> None:
     pages = {row.split(" | ")[1].partition("#")[0].partition("/")[0] for row in QUESTIONS.splitlines()}
     assert len(QUESTIONS.splitlines()) >= 75
     assert {"causes", "recompiles", "cost", "compile_time", "training", "logs", "ci", "errors", "gpu"} <= pages
@@ -993,8 +995,8 @@ def test_the_search_finds_each_cause_by_pytorchs_words(site: Path) -> None:
             page = f"{cause_pages.FOLDER}/{cause_pages.page_name(cause.id)}"
             words = [stem(word) for word in re.findall(r"\w+", name.lower())]
             for word in words:
-                places = [index[kind].get(word, []) for kind in ("terms", "titleterms")]
-                numbers = {at for place in places for at in (place if isinstance(place, list) else [place])}
-                if numbers and index["docnames"].index(page) not in numbers:
+                matches = [index[table].get(word, []) for table in ("terms", "titleterms")]
+                pages = {number for match in matches for number in (match if isinstance(match, list) else [match])}
+                if pages and index["docnames"].index(page) not in pages:
                     missing.append((page, word))
     assert missing == []

@@ -327,7 +327,8 @@ def _refers_to_one_of(node: ast.expr, names: set[str]) -> bool:
 def _compiles_in_unsupported_form(draft: Draft, compiled_names: _CompiledNames) -> bool:
     """Return whether a source compiles one of the names in a form that cannot move to the inner function.
 
-    Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and ``torch.compile`` under a different name.
+    Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and ``torch.compile`` under a different
+    name.
     """
     torch_name = name_of_torch(draft) or "torch"
     for node in ast.walk(draft.tree):

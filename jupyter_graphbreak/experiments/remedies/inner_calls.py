@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.named_objects import named_objects
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import attribute_of
-from jupyter_graphbreak.records.package_paths import is_library, is_of_standard_library, package_paths
+from jupyter_graphbreak.records.package_paths import is_library, is_standard_library, package_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -428,7 +428,7 @@ def is_framework_file(filename: str) -> bool:
     """Return whether a file belongs to PyTorch, Python or this package. Any other library may contain the model."""
     path = package_paths().module_path(filename)
     top = (path or "").partition("/")[0].removesuffix(".py")
-    return path is not None and (top in {"torch", _OWN_PACKAGE} or is_of_standard_library(path))
+    return path is not None and (top in {"torch", _OWN_PACKAGE} or is_standard_library(path))
 
 
 def describe_entry(entry: Entry) -> CompiledEntry:

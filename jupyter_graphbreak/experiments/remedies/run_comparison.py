@@ -355,7 +355,7 @@ class EdgeFindings:
 
     Parameters
     ----------
-    diffs : list of Difference
+    differences : list of Difference
         The differences, without those that are only noted.
     input_count : int
         The number of inputs.
@@ -365,7 +365,7 @@ class EdgeFindings:
         The first notable difference on tensors of a different kind, or on inputs that the original refuses.
     """
 
-    diffs: list[Difference]
+    differences: list[Difference]
     input_count: int = 0
     disqualifying_difference: str | None = None
     noted_difference: str | None = None
@@ -388,7 +388,7 @@ class EdgeFindings:
                 (difference.text for difference in case_diffs if not difference.is_acceptable), None
             )
             if not is_only_noted(case) and not _only_fails_lookup(case, case_diffs):
-                findings = replace(findings, diffs=_with_new_kinds(findings.diffs, case_diffs))
+                findings = replace(findings, differences=_with_new_kinds(findings.differences, case_diffs))
                 if disqualifying_difference is not None:
                     return replace(
                         findings, disqualifying_difference=f"{disqualifying_difference}, on {case.input.description}"

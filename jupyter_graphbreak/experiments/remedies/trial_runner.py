@@ -453,7 +453,7 @@ class TrialRunner:
             findings = findings.with_inputs(
                 (self._compiled_differences(*results) for results in pairs), is_only_noted=is_refused_or_nan
             )
-        diffs, inputs = findings.diffs, findings.input_count
+        diffs, inputs = findings.differences, findings.input_count
         if findings.disqualifying_difference is not None:
             return "another result", findings.disqualifying_difference, removed_breaks, diffs, inputs
         if original is not None:
@@ -473,7 +473,7 @@ class TrialRunner:
                 return "break stays", "on some inputs", removed_breaks, diffs, inputs
         if candidate.differs_when_compiled and findings.noted_difference is None:
             findings = self._compare_on_different_kinds(candidate, removed_breaks, findings)
-        diffs, inputs = findings.diffs, findings.input_count
+        diffs, inputs = findings.differences, findings.input_count
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
         has_tried_edge_cases = candidate.equals_original_uncompiled or ran_uncompiled == len(edge_cases)
         has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.misses_edge_cases

@@ -146,8 +146,8 @@ def _check_in_graph(site: Site) -> Iterator[Proposal]:
     yield from site.propose_edit(FAMILY, title, [splice], tests, assumptions)
 
 
-def _only_raises(branch: ast.If) -> bool:
-    return len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise) and not branch.orelse
+def _only_raises(if_statement: ast.If) -> bool:
+    return len(if_statement.body) == 1 and isinstance(if_statement.body[0], ast.Raise) and not if_statement.orelse
 
 
 def _drop_progress_bar(site: Site) -> Iterator[Proposal]:

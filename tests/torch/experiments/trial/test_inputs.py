@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from jupyter_graphbreak.experiments.remedies.original import EdgeCaseChoice, Original
+from jupyter_graphbreak.experiments.remedies.original import EdgeCaseChoice, UncompiledOriginal
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -366,14 +366,16 @@ def test_one_of_several_tensors_has_a_different_precision() -> None:
 def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> None:
     entry = Entry("", None, lambda x, n: x * (1 / n), Arguments(torch.ones(3), 2), "eager")
     cases = [
-        case for case in Original(entry).edge_cases() if case.input.different_kind == "tensors that require gradients"
+        case
+        for case in UncompiledOriginal(entry).edge_cases()
+        if case.input.different_kind == "tensors that require gradients"
     ]
     assert {case.expected.error is None for case in cases} == {True, False}
 
 
 def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
     entry = Entry("", None, lambda x, lr: x * lr, Arguments(torch.ones(3), 0.1), "eager")
-    compiled = [case.input.description for case in Original(entry).edge_cases_to_compile("some")]
+    compiled = [case.input.description for case in UncompiledOriginal(entry).edge_cases_to_compile("some")]
     assert {"all tensors nan", "all tensors with a nan", "lr = nan"} <= set(compiled)
 
 
@@ -385,14 +387,14 @@ def test_a_program_is_compiled_for_a_different_number_in_the_state(choice: EdgeC
 
     amplifier = types.SimpleNamespace(gain=2.0, name="a")
     entry = Entry("", None, amplify, Arguments(torch.ones(4)), "eager")
-    states = [case.input.state for case in Original(entry).edge_cases_to_compile(choice)]
+    states = [case.input.state for case in UncompiledOriginal(entry).edge_cases_to_compile(choice)]
     assert any(value == 0.0 for state in states for value in state.values())
 
 
 @pytest.mark.parametrize("choice", ["some", "many"])
 def test_a_program_is_compiled_for_a_size_that_is_captured_as_a_symbol(choice: EdgeCaseChoice) -> None:
     entry = Entry("", None, lambda x: x * 2, Arguments(torch.ones(4)), "eager")
-    sizes = {case.input.arguments.args[0].shape[0] for case in Original(entry).edge_cases_to_compile(choice)}
+    sizes = {case.input.arguments.args[0].shape[0] for case in UncompiledOriginal(entry).edge_cases_to_compile(choice)}
     assert sizes - {0, 1, 4}
 
 
@@ -452,7 +454,7 @@ def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None
     kinds_of = {
         fn: {
             case.input.different_kind
-            for case in Original(Entry("", None, fn, Arguments(argument), "eager")).edge_cases()
+            for case in UncompiledOriginal(Entry("", None, fn, Arguments(argument), "eager")).edge_cases()
         }
         for fn in (views, subtracts)
     }
@@ -465,7 +467,9 @@ def test_the_last_tensor_of_a_list_is_longer_even_if_code_refuses_it_for_some_va
         return rows[0] if rows[0].sum() > 0 else rows[0] + rows[1]
 
     entry = Entry("", None, sums, Arguments([torch.ones(2), torch.ones(2)]), "eager")
-    longer = [case for case in Original(entry).edge_cases() if case.input.different_kind == "a longer last item"]
+    longer = [
+        case for case in UncompiledOriginal(entry).edge_cases() if case.input.different_kind == "a longer last item"
+    ]
     assert {case.expected.error is None for case in longer} == {True, False}
     assert all([len(row) for row in case.input.arguments.args[0]] == [2, 3] for case in longer)
 

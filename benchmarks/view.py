@@ -24,7 +24,7 @@ from jupyter_graphbreak.results import Report  # noqa: E402 - the project's own 
 from jupyter_graphbreak.views.html.bundle import mime_bundle  # noqa: E402
 from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest  # noqa: E402
 from jupyter_graphbreak.views.html.widget import ReportWidget  # noqa: E402
-from tests.browser.pages import first_paint, start_command, wait_for_kernel, wait_for_notebook  # noqa: E402
+from tests.browser.pages import first_paint_ms, start_command, wait_for_kernel, wait_for_notebook  # noqa: E402
 from tests.support.find_browser import find_browser  # noqa: E402
 from tests.support.lab_server import jupyterlab  # noqa: E402
 from tests.support.sample_reports import big, two_breaks  # noqa: E402
@@ -132,7 +132,7 @@ def _measure_page(report: Report, runs: int) -> None:
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             page.goto(path.as_uri())
             page.wait_for_selector(".gb-live")
-            paints.append(first_paint(page))
+            paints.append(first_paint_ms(page))
             box = page.get_by_label("Filter the pane")
             box.focus()
             page.wait_for_timeout(1000)
@@ -215,16 +215,16 @@ def _times_of_more(page: Page) -> list[float]:
     return times
 
 
-def _print_times(where: str, paints: list[float], keys: list[float], more: list[float]) -> None:
-    for what, times in {"first paint": paints, "a key pressed in the filter": keys, '"show more"': more}.items():
+def _print_times(suffix: str, paints: list[float], keys: list[float], more: list[float]) -> None:
+    for name, times in {"first paint": paints, "a key pressed in the filter": keys, '"show more"': more}.items():
         if times:
-            print(f"  {what}{where}: {statistics.median(times):.1f} ms, {min(times):.1f} to {max(times):.1f} ms")
+            print(f"  {name}{suffix}: {statistics.median(times):.1f} ms, {min(times):.1f} to {max(times):.1f} ms")
 
 
-def _time_call(act: Callable[[], Any]) -> tuple[Any, float]:
-    act()  # the first call compiles templates
+def _time_call(call: Callable[[], Any]) -> tuple[Any, float]:
+    call()  # the first call compiles templates
     start = time.perf_counter()
-    return act(), time.perf_counter() - start
+    return call(), time.perf_counter() - start
 
 
 def _notebook_kb(bundle: dict[str, Any]) -> str:

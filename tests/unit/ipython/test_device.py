@@ -1,4 +1,4 @@
-"""The choice of a device with --device, on simulated devices."""
+"""How --device chooses the device, tested with simulated devices."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ GPU = CudaDevices(["H100", "A100"], 1)
 NO_GPU = CudaDevices(why_none="torch 2.13.0 is built without CUDA")
 
 
-def tensor(kind: str) -> Any:
-    return SimpleNamespace(device=SimpleNamespace(type=kind), dtype="float32")
+def tensor(device_type: str) -> Any:
+    return SimpleNamespace(device=SimpleNamespace(type=device_type), dtype="float32")
 
 
-def module(*kinds: str) -> Any:
-    return SimpleNamespace(parameters=lambda: [tensor(kind) for kind in kinds], buffers=list)
+def module(*device_types: str) -> Any:
+    return SimpleNamespace(parameters=lambda: [tensor(device_type) for device_type in device_types], buffers=list)
 
 
 def test_auto_uses_the_kernels_current_device() -> None:

@@ -42,7 +42,7 @@ def test_every_claim_holds(tmp_path: Path, program: ProgramText) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["random numbers on one side, with gradients", "two conditions one after the other"])
+@pytest.mark.parametrize("name", ["random numbers in one branch, with gradients", "two conditions one after the other"])
 def test_every_claim_holds_with_generated_code(tmp_path: Path, name: str) -> None:
     check_claims(tmp_path, next(program for program in programs("traps") if program.name == name), "inductor")
 

@@ -31,7 +31,7 @@ RIGHT_FOR_THE_GIVEN_KIND = frozenset(
         "a key in an arm, right",
         "a loop over a list, right",
         "a negated flag in a name, right",
-        "a number of each side, right",
+        "a number in each branch, right",
         "a product in an arm, right",
         "a progress of numbers, right",
         "any of some conditions, right",

@@ -194,7 +194,7 @@ def test_misuse_and_unreadable_files_are_reported_in_one_line(
     ("torch", "message"),
     [
         ("raise ImportError('no libcuda')", "PyTorch is not installed here (no libcuda): pip install 'torch>=2.9'"),
-        ("__version__ = '2.8.1'", "PyTorch 2.8.1 is too old, 2.9 is needed: pip install -U 'torch>=2.9'"),
+        ("__version__ = '2.8.1'", "PyTorch 2.8.1 is too old (2.9 or newer is needed): pip install -U 'torch>=2.9'"),
     ],
     ids=["missing", "old"],
 )

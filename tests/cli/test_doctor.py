@@ -143,7 +143,7 @@ def test_an_old_pytorch_is_a_fault(cli: Cli, tmp_path: Path) -> None:
     ((sentence, fix),) = faults_by_requirement(
         cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"
     ).values()
-    assert sentence == "PyTorch 2.8.1 is too old, 2.9 is needed."
+    assert sentence == "PyTorch 2.8.1 is too old (2.9 or newer is needed)."
     assert fix == "Install it: `pip install -U 'torch>=2.9'`."
 
 

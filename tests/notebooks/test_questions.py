@@ -348,7 +348,7 @@ repeat_interleave is wrong | causes/gb0036#repeat-interleave-with-a-tensor-of-re
 a and b must have same reduction dim | messages#fake-tensors-types-devices | `mat1 and mat2 shapes
 Cannot copy out of meta tensor | messages#fake-tensors-types-devices | to_empty
 you're trying to get value out of a tracing tensor | messages#keras-torchscript-fx | `make_fx`
-sorted order of strides of the two branches' output | messages#while-dynamo-traces | `.contiguous()` on both sides
+sorted order of strides of the two branches' output | messages#while-dynamo-traces | `.contiguous()` in both branches
 'View' object has no attribute 'layout' | messages_kernels#inductor-generated-code | A bug in Inductor
 Could not run ... from the 'CPU' backend | messages_kernels#custom-operators-the-definition | register_kernel
 dynamic_shapes: Unexpected dimension mapped to index 0 | messages_export#sizes-dynamic-shapes | Dim.DYNAMIC
@@ -919,6 +919,12 @@ switch compiling off in tests | ci#slow-or-hanging-jobs | does nothing
 dynamic=True, and it still recompiles | recompiles#it-still-compiles-for-each-length | a loop over the size
 optree | libraries#scipy-opencv-pybind-cuda-kernels | is traced)
 PyInstaller app with torch.compile: could not get source code | compile_time#a-packaged-program-pyinstaller-cx-freeze | keeps the sources
+SpecViolationError: not in Core ATen opset (ExecuTorch) | messages_export#executorch | model.eval()
+Cell magic %%compile_explain not found | messages#jupyter-and-this-package | %load_ext jupyter_graphbreak
+Failed to load model class AnyModel | messages#jupyter-and-this-package | in JupyterLab's own environment
+CompiledFunctionBackward returned nan values | messages_training#backward-passes-inference-mode | once uncompiled
+Mixing fake modes NYI | messages#fake-tensors-types-devices | two traces
+higher order operator must be captured completely | messages#while-dynamo-traces | Got graph break/error
 the frozen exe starts again and again | compile_time#a-packaged-program-pyinstaller-cx-freeze | TORCHDYNAMO_DISABLE
 coordinate descent tuning runs again on a warm cache | settings#results-speed-and-memory-inductor | no longer in 2.13's code
 the CUDA memory snapshot hangs with torch.compile | cost#how-much-memory-does-it-take | stacks="python"

@@ -68,6 +68,8 @@ def test_an_operation_that_only_the_backend_cannot_trace_is_one_break_with_a_set
         compiled(torch.ones(3))
     (break_,) = run.report.breaks
     assert (break_.gb_id, break_.outcome) == ("GB0219", "skipped")
+    assert (run.report.graphs, run.report.summary.graphs, run.report.summary.ops) == ([], 0, 0)
+    assert "Nothing was compiled: Padded.forward ran eagerly. " in f"{run.report.to_text()} ".replace("\n", " ")
     assert break_.location is not None
     assert (break_.location.function, break_.location.code) == ("forward", "return padded * x")
     assert break_.advice[0].text.startswith("set torch._dynamo.config.capture_dynamic_output_shape_ops = True if")
@@ -75,6 +77,22 @@ def test_an_operation_that_only_the_backend_cannot_trace_is_one_break_with_a_set
         compiled(torch.ones(3)).sum().backward()
     assert model.weight.grad is not None
     assert torch.equal(model.weight.grad, torch.full((2,), 2.0))
+
+
+def test_a_graph_of_an_attempt_that_dynamo_repeats_is_not_counted() -> None:
+    graphs = []
+
+    def compile_at_second_attempt(graph: torch.fx.GraphModule, _: list[Any]) -> Any:
+        graphs.append(graph)
+        if len(graphs) == 1:
+            raise torch._dynamo.exc.TensorifyScalarRestartAnalysis(restart_reason="test")
+        return graph.forward
+
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(scaled, backend=compile_at_second_attempt)(torch.ones(2))
+    assert len(graphs) == 2
+    assert (run.report.summary.graphs, run.report.summary.ops) == (1, 2)
+    assert (run.report.frames[0].outcome, run.report.frames[0].attempts) == ("compiled", 2)
 
 
 def test_the_location_of_a_failure_is_the_operation_that_the_backend_could_not_run() -> None:

@@ -13,7 +13,7 @@ from torch._dynamo import convert_frame
 from jupyter_graphbreak._torch_compat.hooks.compilation import watch_failures, watch_starts, wrap_log_graph_break
 from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall, wrap_with_hooks
 from jupyter_graphbreak._torch_compat.hooks.refusals import watch_generators, watch_limits
-from jupyter_graphbreak.records.additions import Addition, BreakSeen, FrameStarted, Note, WatchFailed
+from jupyter_graphbreak.records.additions import Addition, BreakLogged, FrameStarted, Note, WatchFailed
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_break_without_a_tracer_is_noted(observer: Observer, additions: list[A
     assert notes(additions) == [
         "This PyTorch has no variable `self` in `renamed_handler`; the report lacks that detail."
     ]
-    seen_breaks = [addition for addition in additions if isinstance(addition, BreakSeen)]
+    seen_breaks = [addition for addition in additions if isinstance(addition, BreakLogged)]
     assert [event.error_on_graph_break for event in seen_breaks] == [True, None]
     assert len(calls) == 2
 

@@ -33,7 +33,7 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
 )
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import (
-    BreakSeen,
+    BreakLogged,
     CudagraphSkipped,
     FrameFailed,
     FrameStarted,
@@ -162,7 +162,7 @@ def watch_breaks(observer: Observer) -> AbstractContextManager[None]:
 def wrap_log_graph_break(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
     """Add the hook on breaks to ``log_graph_break`` of any release."""
 
-    def observation(call: WatchedCall) -> BreakSeen | None:
+    def observation(call: WatchedCall) -> BreakLogged | None:
         error = call.argument("exc")  # torch >= 2.11
         if getattr(error, "logged", False):  # the original also returns immediately
             return None
@@ -179,7 +179,7 @@ def wrap_log_graph_break(original: Callable[..., Any], observer: Observer) -> Ca
                 "self",
             )
         name = _REASON_NAME.search(str(call.argument("reason")))
-        return BreakSeen(
+        return BreakLogged(
             type=exception_name(error) if error is not None else None,
             gb_type=gb_type(error) if error is not None else None,
             gb_id=registry_entry(name[1].strip()).gb_id if name is not None else None,

@@ -1,4 +1,4 @@
-"""Sizes in tensors, such as grids and lengths: read them before the call, and pass them as numbers."""
+"""Read sizes that tensors contain, such as grids and lengths, before the call, and pass them as numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 _TRANSFORMERS_PATH = "transformers/"
-_GRIDS_TITLE = "Compute everything that depends only on grids before the call, and pass their numbers"
+_GRIDS_TITLE = "Compute everything that depends only on grids before the call, and pass the grids as numbers"
 _GRIDS_CODE = '''\
 import contextlib
 import inspect

@@ -57,14 +57,14 @@ class BreakComparison:
     ----------
     removed_breaks : frozenset of str
         The ids of the program's breaks whose lines no longer break on any input.
-    breaks_of_other_cause : dict
+    breaks_with_different_cause : dict
         The new break on the same lines, for each break whose lines now break only for a different cause.
     new_breaks : list of Break
         The breaks on lines where the original program does not break, in the order in which they occurred.
     """
 
     removed_breaks: frozenset[str]
-    breaks_of_other_cause: Mapping[str, Break]
+    breaks_with_different_cause: Mapping[str, Break]
     new_breaks: list[Break]
 
 
@@ -90,7 +90,7 @@ def compare_breaks(
     breaks_after = [pair for run in after for pair in run.with_lines()]
     first_call_breaks = breaks_before[: len(before[0].report.breaks)]
     remaining = {old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks}
-    breaks_of_other_cause = {
+    breaks_with_different_cause = {
         old.break_.id: breaks_now[0]
         for old in first_call_breaks
         if (breaks_now := remaining[old.break_.id])
@@ -102,7 +102,7 @@ def compare_breaks(
         if not any(_is_on_same_line(old.break_, old.new_lines, new_break, new_lines) for old in breaks_before)
     ]
     removed_breaks = frozenset(ident for ident, breaks_now in remaining.items() if not breaks_now)
-    return BreakComparison(removed_breaks, breaks_of_other_cause, new_breaks)
+    return BreakComparison(removed_breaks, breaks_with_different_cause, new_breaks)
 
 
 class _OldBreak(NamedTuple):
@@ -140,7 +140,7 @@ def _remaining_breaks(
     files: _ChangedFiles,
 ) -> list[Break]:
     """Return the breaks of the changed program on the lines of a break, except different known breaks."""
-    # If a change replaced the lines of both breaks together, both are at the same new lines.
+    # If a change replaced the lines of both breaks together, both are on the same new lines.
     breaks_elsewhere = [
         other
         for other in breaks_before
@@ -263,7 +263,7 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[
     Parameters
     ----------
     texts : mapping
-        As for :func:`compare_breaks`. The line is that of the old text, if the change left it as it is.
+        As for :func:`compare_breaks`. The line is that of the old text, if the change left the line unchanged.
     """
     location = graph_break.location
     if location is None:
@@ -311,7 +311,7 @@ def is_refused_or_nan(case: ReferenceCase) -> bool:
 
 
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
-    """Drop the differences due to compiling or to computing both sides, on inputs not meant for the function.
+    """Drop differences due to compiling or computing both branches, on inputs that the function is not meant for.
 
     PyTorch's operations use different error messages while a graph is captured, and a change may leave out an operation
     that refuses an input. A gradient counts only if the original returns finite numbers: for infinite ones it is

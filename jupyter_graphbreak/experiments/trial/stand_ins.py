@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from jupyter_graphbreak._torch_compat.compiled import skip_functions
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak._torch_compat.isolation import is_dynamo_frame, traced_as
+from jupyter_graphbreak._torch_compat.isolation import is_dynamo_frame, redirect_tracing
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.experiments.trial.side_effects import (
     COMMUNICATES,
@@ -369,7 +369,7 @@ _originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 def trace_originals() -> AbstractContextManager[None]:
     """Make Dynamo trace originals in place of their stand-ins on this thread while the context is open."""
     kinds = (StandIn, StandardStream, types.GeneratorType)
-    return traced_as(lambda value: _originals.get(value, value) if type(value) in kinds else value)
+    return redirect_tracing(lambda value: _originals.get(value, value) if type(value) in kinds else value)
 
 
 _SPECIAL_METHODS = (

@@ -575,6 +575,20 @@ def full_deque(compiler: Compiler) -> Tensor:
     return compiler(average)(torch.tensor(4.0))
 
 
+def operator_without_fake_kernel_in_try(compiler: Compiler) -> Tensor:
+    @torch.library.custom_op("known_bugs::without_fake_kernel", mutates_args=())
+    def without_fake_kernel(x: torch.Tensor) -> torch.Tensor:
+        return x + 10
+
+    def with_fallback(x: Tensor) -> Tensor:
+        try:
+            return without_fake_kernel(x)
+        except Exception:  # noqa: BLE001 - as programs do that fall back to other code
+            return x * 0
+
+    return compiler(with_fallback)(torch.ones(3))
+
+
 #: The programs of bugs without an issue.
 _WITHOUT_ISSUE = (
     "flex_attention_of_three_projections",
@@ -583,6 +597,7 @@ _WITHOUT_ISSUE = (
     "scan_of_a_recurrence",
     "aotinductor_with_another_size",
     "full_deque",
+    "operator_without_fake_kernel_in_try",
 )
 #: The backend with which a program triggers its bug, if it is not "inductor".
 BACKENDS = {
@@ -603,6 +618,7 @@ BACKENDS = {
             issue_189830,
             formatted_number,
             full_deque,
+            operator_without_fake_kernel_in_try,
         ),
         "eager",
     ),

@@ -174,7 +174,7 @@ def test_a_module_that_a_transform_calls_is_not_compiled() -> None:
 def test_compiled_objects_are_not_kept_alive() -> None:
     with compile_calls_without_faults() as calls:
         Net()(X)
-        assert calls.compiled_callables[0].target() is None
+        assert calls.compiled_callables[0].get_target() is None
 
 
 def test_nothing_stays_in_dynamo() -> None:

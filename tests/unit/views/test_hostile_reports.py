@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from jupyter_graphbreak.analysis.jobs import build_job
-from jupyter_graphbreak.gate.baseline import Baseline, baseline_of, read_baseline, write_baseline
+from jupyter_graphbreak.gate.baseline import Baseline, baseline_of, format_baseline, parse_baseline
 from jupyter_graphbreak.gate.verdict import details, headline, ids_of_new_breaks, judge
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.schema import Report as PlainReport
@@ -56,7 +56,7 @@ def all_formats(report: PlainReport) -> dict[str, str]:
         "bundle": json.dumps(mime_bundle(report, None)["text/plain"]),
         "job": job.to_text(),
         "job page": render_job_page(job),
-        "baseline": write_baseline(baseline),
+        "baseline": format_baseline(baseline),
         "verdict": "\n".join([headline(verdict), *details(judge(baseline, [report]))]),
         "changes": shown.diff(two_breaks()).to_text() + Report.of(two_breaks()).diff(report).to_html(),
         "redacted": shown.redacted().to_text(),
@@ -275,7 +275,7 @@ def test_no_view_of_a_corrupted_report_raises(name: str, reports: int) -> None:
         readable_reports += 1
         outputs = all_formats(report)
         json.loads(outputs["sarif"])
-        read_baseline(outputs["baseline"])
+        parse_baseline(outputs["baseline"])
         for format_name in ("text", "job", "repr", "changes"):
             assert not control_characters(outputs[format_name]), format_name
     assert readable_reports >= 3

@@ -394,7 +394,7 @@ def test_parts_use_the_ids_of_the_original_run() -> None:
         torch.compile(three_breaks, backend="eager")(x)
     entry = next(frame for frame in run.report.frames if frame.function == "three_breaks")
     cost = measure_entry(
-        Entry("three_breaks", entry.id, three_breaks, Arguments(x), "eager"), run=run.report, budget=SHORT
+        Entry("three_breaks", entry.id, three_breaks, Arguments(x), "eager"), run_report=run.report, budget=SHORT
     ).cost
     assert cost.frame == entry.id
     assert [part.graph for part in cost.parts if part.kind == "graph"] == ["B", "C", "D", "E"]

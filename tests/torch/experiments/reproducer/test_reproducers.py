@@ -56,7 +56,7 @@ def capture_case(case: str) -> Run:
 
 
 def reproduce_again(run: Run, ident: str, runner: ScriptRunner, *, redacted: bool = False) -> Reproducer:
-    kept_run = run._kept_run()
+    kept_run = run._get_rerun()
     return reproduce(kept_run.report, kept_run._kept_entries, ident, redacted=redacted, seconds=SECONDS, runner=runner)
 
 
@@ -116,7 +116,7 @@ def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.M
     torch._dynamo.reset()
     with contextlib.redirect_stdout(io.StringIO()) as expected, jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, cell, "exec"), vars(notebook))  # noqa: S102 - the program
-    kept_run = run._kept_run()
+    kept_run = run._get_rerun()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
     entry = next(entry for entry in kept_run._kept_entries.entries if entry.function == "show")
     script = ast.unparse(
@@ -131,7 +131,7 @@ def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.M
 
 def test_script_has_the_optimizer_with_its_groups() -> None:
     run = capture_case("step_of_an_optimizer")
-    kept_run = run._kept_run()
+    kept_run = run._get_rerun()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
     entry = next(entry for entry in kept_run._kept_entries.entries if entry.function == "train")
     text = ast.unparse(write_script(entry, kept_run._kept_entries.calls_to(entry), target, {}, ScriptVariant()).tree)

@@ -74,9 +74,8 @@ def test_the_step_does_not_repeat_a_candidate_that_failed() -> None:
     assert "torch.where" in manual_step_of_break(EMPTY, branch)
     step = manual_step_of_break(EMPTY, branch, ["Compute both branches with torch.where"])
     assert step.endswith("torch.where was tried and did not work.")
-    assert manual_step_of_break(EMPTY, branch, ["Pass both branches to torch.cond"]) == manual_step_of_break(
-        EMPTY, branch
-    )
+    unaffected_step = manual_step_of_break(EMPTY, branch, ["Pass both branches to torch.cond"])
+    assert unaffected_step == manual_step_of_break(EMPTY, branch)
 
 
 def test_the_step_of_a_flag_is_a_python_bool() -> None:

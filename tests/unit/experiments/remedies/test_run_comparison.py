@@ -46,7 +46,7 @@ def compare_with_before(new: str, *after: RunBreaks) -> BreakComparison:
 def test_a_line_that_breaks_for_a_different_cause_is_not_fixed() -> None:
     comparison = compare_with_before(OLD, run(OLD, ("print(y.sum().item())", "print")))
     assert comparison.removed_breaks == {"b2"}
-    assert comparison.breaks_of_other_cause["b1"].gb_type == "print"
+    assert comparison.breaks_with_different_cause["b1"].gb_type == "print"
     assert comparison.new_breaks == []
 
 
@@ -90,7 +90,7 @@ def test_lines_that_are_replaced_together_count_as_one() -> None:
     new = old.replace("    if x.any():\n        y[x] = 1", "    y[x] = 1")
     comparison = compare_breaks([before], [run(new, ("y[x]", "mask"), ("print(y)", "print"))], {"f.py": (old, new)})
     assert comparison.removed_breaks == frozenset()
-    assert comparison.breaks_of_other_cause["b1"].gb_type == "mask"
+    assert comparison.breaks_with_different_cause["b1"].gb_type == "mask"
     assert comparison.new_breaks == []
 
 

@@ -190,7 +190,7 @@ def measure_known_waits(backend: str, budget: Budget) -> None:
 
 
 def print_uninstrumented(measured_entry: MeasuredEntry, backend: str) -> None:
-    """Print the sum of the parts beside the time of the program, freshly compiled without instrumentation."""
+    """Print the sum of the parts, and the time of the program when it is compiled without instrumentation."""
     compiled, x = torch.compile(wait_three_times, backend=backend), torch.rand(1000)
     times = []
     for _ in range(300):

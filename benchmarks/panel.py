@@ -124,7 +124,7 @@ def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], runs: 
     def note_work(name: str, script: str, argument: str | None = None) -> None:
         times.setdefault(name, []).append(work(lambda: page.evaluate(script, argument)))
 
-    # JupyterLab continues to render cells for a while, and any panel at that side makes it render them again.
+    # JupyterLab continues to render cells for a while, and opening any panel on that side makes it render them again.
     while work(lambda: None) > _QUIET_MS:
         pass
     work(lambda: page.evaluate(_SHOW_OTHER))

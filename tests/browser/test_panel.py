@@ -295,7 +295,7 @@ def test_a_distant_line_is_scrolled_to_in_every_rendering_mode(open_page: Open, 
         show_panel(page)
         for name, code in (("^Break 1, score", "if score > 3:"), ("^Break 1, torch", "torch._dynamo.graph_break()")):
             row(page, name).click()
-            # A note beside a line may contain the same text, so match the start of the line.
+            # A note next to a line may contain the same text, so match the start of the line.
             line = page.locator(".jp-Notebook .cm-line", has_text=re.compile(rf"^\s*{re.escape(code)}")).first
             expect(line).to_be_in_viewport(ratio=0.9, timeout=20_000)
         assert opened.errors == []

@@ -29,11 +29,11 @@ def f(x):
 def make_arguments():
     return (torch.linspace(-1, 2, 16).reshape(4, 4).requires_grad_(),)
 # === a print in an inlined function
-def says(x):
+def print_and_add(x):
     print("in callee", x.sum().item())
     return x + 1
 def f(x):
-    return says(x) * 2
+    return print_and_add(x) * 2
 def make_arguments():
     return (torch.ones(3),)
 # === print with a different end

@@ -69,7 +69,7 @@ def best_remedy_with_code_before_calls(report: Report) -> Remedy:
 
 
 def decision_for_reader(report: Report) -> str:
-    """Return the decision about recompiles that is left to the reader."""
+    """Return the decision about recompiles that is left to the user."""
     return next(remedy.person or "" for remedy in report.remedies or [] if remedy.recompiles and remedy.person)
 
 

@@ -1,4 +1,4 @@
-"""Locations have the line numbers of the editor, and shown stacks leave out machinery."""
+"""Locations have the line numbers of the editor, and shown stacks leave out internal frames of PyTorch, Python and the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A remedy with a working verdict works when a reader applies it. The tests do not use the code of verdicts."""
+"""A remedy with a working verdict works when a user applies it. The tests do not use the code that decides verdicts."""
 
 from __future__ import annotations
 

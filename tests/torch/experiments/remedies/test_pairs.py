@@ -17,7 +17,7 @@ CASES = [
     pytest.param(program, id=program.name, marks=[pytest.mark.exhaustive] if number // 2 else [])
     for number, program in enumerate(programs("pairs"))
 ]
-#: Programs marked "right" for which no change is known to work, so the reader has to decide.
+#: Programs marked "right" for which no change is known to work, so the user has to decide.
 UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
 #: Programs marked "right" whose change gives a different result if the input has a different dtype, if a list has
 #: tensors of several lengths, or if only one argument requires gradients. The verdict says so.

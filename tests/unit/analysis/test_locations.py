@@ -1,4 +1,4 @@
-"""Locations have the line numbers of the editor, and shown stacks leave out internal frames of PyTorch, Python and the kernel."""
+"""Locations have the editor's line numbers, and stacks are shown without internal frames of PyTorch and the kernel."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(ope
     assert [*opened.errors, *opened.complaints] == []
 
 
-def test_keyboard_navigation(open_page: Open, lab: Lab) -> None:
+def test_arrow_keys_move_between_rows(open_page: Open, lab: Lab) -> None:
     lab.save("keys", "x = 1", two_breaks(), failed())
     opened = open_in_lab(open_page, lab, "keys")
     page = opened.page

@@ -594,7 +594,7 @@ def test_run_cell_magic_runs_and_raises(shell: Shell) -> None:
         shell.ip.run_cell_magic("compile_explain", "", "1 / 0")
 
 
-def test_loading_twice_and_unloading(shell: Shell) -> None:
+def test_the_extension_can_be_loaded_twice_and_unloaded(shell: Shell) -> None:
     shell.ip.run_line_magic("reload_ext", "jupyter_graphbreak")
     shell.ip.run_line_magic("load_ext", "jupyter_graphbreak")
     shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))")

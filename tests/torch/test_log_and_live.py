@@ -88,7 +88,9 @@ needs_skips = pytest.mark.skipif(
 @pytest.mark.parametrize(
     "name", sample_parameters(["nested_resumes", "branch", "fullgraph", "with_and_try", "logged/one_line"], 3)
 )
-def test_a_program_live_and_through_its_log(fork_server_folder: Path, tmp_path: Path, name: str) -> None:
+def test_a_program_has_the_same_report_live_and_from_its_log(
+    fork_server_folder: Path, tmp_path: Path, name: str
+) -> None:
     live, logged = report_live_and_from_log(fork_server_folder, tmp_path, name)
     has_lines = torch.__version__ >= "2.13"
     assert comparable_facts(logged, with_resume_lines=has_lines) == comparable_facts(live, with_resume_lines=has_lines)

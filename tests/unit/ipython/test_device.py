@@ -50,7 +50,7 @@ def test_auto_without_cuda_gives_the_reason() -> None:
 
 
 @pytest.mark.parametrize(("requested", "used"), [("cpu", "cpu"), ("cuda", "cuda:1"), ("cuda:0", "cuda:0")])
-def test_forced_device_is_used_whatever_the_code_names(requested: str, used: str) -> None:
+def test_a_requested_device_is_used_even_if_the_code_names_a_different_one(requested: str, used: str) -> None:
     choice = choose_device(requested, GPU, {"x": tensor("cpu")})
     assert (choice.default, choice.device.used, choice.device.note) == (used, used, None)
 

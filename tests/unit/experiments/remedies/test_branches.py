@@ -192,7 +192,7 @@ def test_a_chain_of_branches_becomes_nested_calls() -> None:
     assert text_with_all == first.texts["s1"]
 
 
-def test_nested_branches_and_dependent_values() -> None:
+def test_nested_branches_with_dependent_values_become_where() -> None:
     before = [
         "if x.sum() > 0:", "    if x.max() > 5:", "        x = x + 1", "        y = x * 2", "    else:",
         "        y = x", "else:", "    x = y = -x", "return x, y",

@@ -201,8 +201,8 @@ def raising_code(code: types.CodeType, path: tuple[int, ...]) -> types.CodeType:
     free = code.co_freevars
     body = f"  if False: {', '.join(free) or 'pass'}\n  raise RuntimeError({FAULT_MESSAGE!r})"
     text = f"def around({', '.join(free)}):\n def f(*a, **k):\n{body}"
-    around = compile(text, "fault", "exec").co_consts[0]
-    raising = next(constant for constant in around.co_consts if isinstance(constant, types.CodeType))
+    wrapper_code = compile(text, "fault", "exec").co_consts[0]
+    raising = next(constant for constant in wrapper_code.co_consts if isinstance(constant, types.CodeType))
     return raising.replace(co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname)
 
 

@@ -310,10 +310,10 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
         return cell_with_data
 
     good = two_breaks().to_dict()
-    spoilt = json.loads(json.dumps(good))
-    spoilt["breaks"][0]["location"]["source"] = "s99"
-    spoilt["graphs"][0]["frame"] = "gone"
-    spoilt["breaks"][1]["resumes"] = ["none such"]
+    damaged = json.loads(json.dumps(good))
+    damaged["breaks"][0]["location"]["source"] = "s99"
+    damaged["graphs"][0]["frame"] = "gone"
+    damaged["breaks"][1]["resumes"] = ["none such"]
     lab.save(
         "elsewhere",
         cell("{broken"),
@@ -322,7 +322,7 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
         cell(good | {"schema_version": "2.0"}),
         cell({"anything": 1}, "application/vnd.graphbreak.report.v2+json"),
         cell({"status": "ok", "device": {"requested": "auto", "used": "cpu"}, "torch": "1.13"}),
-        cell(spoilt),
+        cell(damaged),
         hostile(),
     )
     opened = open_in_lab(open_page, lab, "elsewhere")

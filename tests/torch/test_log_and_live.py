@@ -36,15 +36,15 @@ sys.stdout.write(run.report.to_json().decode())
 """
 
 
-def named_location(report: Report, at: Location | None) -> Any:
-    if at is None:
+def named_location(report: Report, location: Location | None) -> Any:
+    if location is None:
         return None
     names = {source.id: source.name for source in report.sources}
-    return names[at.source], at.line, at.function
+    return names[location.source], location.line, location.function
 
 
 def named_stack(report: Report, break_: Break) -> list[Any]:
-    return [named_location(report, at) for at in break_.stack]
+    return [named_location(report, location) for location in break_.stack]
 
 
 def comparable_facts(report: Report, *, with_resume_lines: bool) -> dict[str, Any]:

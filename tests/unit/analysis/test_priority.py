@@ -101,7 +101,8 @@ def test_functions_of_python_and_parts_of_functions_are_not_counted_as_eager() -
         "_check": Location("s3", 40, 44),
     }
     skipped = [
-        Skipped(f"k{at}", None, name, location, "", "b1") for at, (name, location) in enumerate(locations.items())
+        Skipped(f"k{number}", None, name, location, "", "b1")
+        for number, (name, location) in enumerate(locations.items())
     ]
     standard_library = Source("s3", "typing.py", "library", "typing.py")
     report_without_eager_functions = report()

@@ -114,7 +114,9 @@ def test_an_eager_function_spans_all_its_lines(program: str, lines: list[tuple[s
     for release in ("2.9.1", "2.13.0", "2.15.0"):
         report = build_report(read_recording(TESTS / "recordings" / release / f"{program}.log"))
         locations = [(skipped.function, skipped.location) for skipped in report.skipped]
-        assert [(function, at.line, at.end_line) for function, at in locations if at is not None] == lines
+        assert [
+            (function, location.line, location.end_line) for function, location in locations if location is not None
+        ] == lines
 
 
 def test_as_many_operations_are_parsed_as_pytorch_counted(recording: Path) -> None:

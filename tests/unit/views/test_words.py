@@ -467,8 +467,8 @@ def test_the_text_of_a_long_cell_shows_lines_with_recompiles_or_graphs(guard_lin
 
 
 def test_the_text_leaves_out_counts_of_zero() -> None:
-    nothing = replace(no_breaks(), graphs=[], summary=replace(no_breaks().summary, graphs=0, ops=0))
-    assert re.search(r"\b0 (?!s\b)", render_text(nothing)) is None
+    without_graphs = replace(no_breaks(), graphs=[], summary=replace(no_breaks().summary, graphs=0, ops=0))
+    assert re.search(r"\b0 (?!s\b)", render_text(without_graphs)) is None
 
 
 def report_between_breaks(count: int, guard: str) -> Report:

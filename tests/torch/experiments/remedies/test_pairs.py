@@ -55,9 +55,11 @@ def test_every_claim_is_true(tmp_path: Path, program: ProgramText) -> None:
     assert report.remedies is not None
     claims = [remedy for remedy in report.remedies if remedy.verdict in WORKING]
     for remedy in claims:
-        what = f"{remedy.id} {remedy.title}: {remedy.verdict} for {remedy.breaks}\n{remedy.patch or remedy.code}\n"
+        description = (
+            f"{remedy.id} {remedy.title}: {remedy.verdict} for {remedy.breaks}\n{remedy.patch or remedy.code}\n"
+        )
         false = false_claims(program, loaded, report, remedy, "eager")
-        assert not false, what + "\n".join(false)
+        assert not false, description + "\n".join(false)
     if program.name.endswith("right") and program.name not in UNSOLVED:
         expected = "works on what ran" if program.name in RIGHT_FOR_THE_GIVEN_KIND else "works"
         expected = "works but differs" if program.name in RIGHT_BUT_FOR_A_NEW_TENSOR else expected

@@ -186,8 +186,8 @@ def test_a_chain_of_branches_becomes_nested_calls() -> None:
         (6, 9, 14),
     ]
     (second, *_) = proposed_texts("branch", problem(make_function(*before), "m > 0"))
-    where = "    y = torch.where(m > 0, -x, 0 * x)"
-    assert second == make_function("m = x.mean()", "if m > 1:", "    y = x", "else:", where, "return y")
+    branch_line = "    y = torch.where(m > 0, -x, 0 * x)"
+    assert second == make_function("m = x.mean()", "if m > 1:", "    y = x", "else:", branch_line, "return y")
     (text_with_all, *_) = proposed_texts("branch", problem(make_function(*before), ["m > 0", "m > 1"]))
     assert text_with_all == first.texts["s1"]
 

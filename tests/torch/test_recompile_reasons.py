@@ -330,7 +330,7 @@ def test_each_of_several_modules_is_compiled_once_as_expected(make: Any) -> None
         assert verdict(run.report).text == "No breaks. Sequential was compiled 3 times, once for each instance."
 
 
-def test_one_module_that_is_compiled_for_two_sizes_is_no_second_instance() -> None:
+def test_one_module_that_is_compiled_for_two_sizes_is_one_instance() -> None:
     relu: Any = torch.nn.Sequential(torch.nn.ReLU())
     model: Any = torch.compile(relu, backend="eager", dynamic=False)
     with capture() as run:

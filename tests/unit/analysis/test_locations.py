@@ -182,7 +182,7 @@ def test_the_kind_of_a_frame_depends_on_its_file(path: str, function: str, kind:
     ],
 )
 @pytest.mark.parametrize("function", ["f", "_call_impl", "__torch_function__"])
-def test_the_users_files_are_recognized_whatever_their_folders_are_called(path: str, function: str) -> None:
+def test_the_users_files_are_recognized_in_folders_with_any_name(path: str, function: str) -> None:
     sources = Sources([], ["/py/lib"], package_folders=["/build/pytorch/torch"])
     assert sources.kind(path, function) == "file"
     stack = [StackEntry("<frozen runpy>", 1, "run"), StackEntry(path, 3, function), StackEntry(path, 5, function)]

@@ -113,7 +113,7 @@ def test_the_callers_of_a_break_are_marked_but_not_its_own_line() -> None:
     assert lines_by_number[4].leads_to == (1,)
 
 
-def test_a_line_has_its_innermost_scope_whatever_the_order_of_the_list() -> None:
+def test_a_line_has_its_innermost_scope_in_any_order_of_the_list() -> None:
     inner = Scope("in", "error_on_graph_break", False, "with", location(5, 7))
     outer = Scope("out", "fullgraph", True, "decorator", location(2, 9))
     for scopes in ([inner, outer], [outer, inner]):

@@ -308,7 +308,9 @@ def test_a_syntax_error_is_ipythons_own_with_the_line_of_the_editor(shell: Shell
     assert shell.run("1 + 1").result == 2
 
 
-@pytest.mark.parametrize(("version", "expected"), [(None, "PyTorch is not installed here"), ("2.8.1", "2.9 is needed")])
+@pytest.mark.parametrize(
+    ("version", "expected"), [(None, "PyTorch is not installed here"), ("2.8.1", "2.9 or newer is needed")]
+)
 def test_a_missing_or_old_pytorch_is_reported(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, version: str | None, expected: str
 ) -> None:

@@ -390,7 +390,7 @@ def test_instances_that_reach_the_limit_get_advice_about_it() -> None:
     assert "compiled twice for 2 instances and now runs eagerly" in verdict(run.report).text
 
 
-def test_one_module_that_is_compiled_for_two_sizes_is_no_second_instance() -> None:
+def test_one_module_that_is_compiled_for_two_sizes_is_one_instance() -> None:
     relu: Any = torch.nn.Sequential(torch.nn.ReLU())
     model: Any = torch.compile(relu, backend="eager", dynamic=False)
     with capture() as run:

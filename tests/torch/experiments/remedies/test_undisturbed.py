@@ -201,7 +201,7 @@ def interrupt_while_restoring() -> Iterator[None]:
 def test_an_interrupt_keeps_the_results_so_far(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # By then the program and one change have run, both on edge inputs as well.
+    # By then the program and one change have run, both also on edge inputs.
     monkeypatch.setattr(TrialRunner, "_run_compiled", interrupt_call(5))
     x = torch.ones(3)
     with assert_nothing_changes(capsys, x):

@@ -119,8 +119,14 @@ class Pair(NamedTuple):
 
 
 def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
-    one = torch.ones(2)
-    arguments: list[Any] = [Output(one), Encoding(x=one), OrderedDict(x=one), Pair(one, one), {"x": [one, 3]}]
+    input_ = torch.ones(2)
+    arguments: list[Any] = [
+        Output(input_),
+        Encoding(x=input_),
+        OrderedDict(x=input_),
+        Pair(input_, input_),
+        {"x": [input_, 3]},
+    ]
     for value in arguments:
         changed = inputs_by_name(lambda value: value, value)["all tensors negated"].arguments.args[0]
         assert type(changed) is type(value)
@@ -136,9 +142,9 @@ def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
                 tensor = changed["x"][0]
             case _:
                 tensor = changed["x"]
-        assert torch.equal(tensor, -one)
-    assert torch.equal(one, torch.ones(2))
-    assert torch.equal(arguments[1]["x"], one)
+        assert torch.equal(tensor, -input_)
+    assert torch.equal(input_, torch.ones(2))
+    assert torch.equal(arguments[1]["x"], input_)
 
 
 def test_module_arguments_stay_the_same_in_derived_inputs() -> None:
@@ -168,10 +174,10 @@ def test_reference_detects_changes_repeatability_and_randomness() -> None:
 @pytest.mark.timeout(60)
 def test_inputs_for_which_the_function_would_wait_forever_are_left_out() -> None:
     def last_of(x: torch.Tensor, count: int) -> torch.Tensor:
-        waiting: queue.Queue[torch.Tensor] = queue.Queue()
+        tensor_queue: queue.Queue[torch.Tensor] = queue.Queue()
         for _ in range(count):
-            waiting.put(x)
-        return waiting.get()
+            tensor_queue.put(x)
+        return tensor_queue.get()
 
     arguments = Arguments(torch.ones(2), 3)
     with sandbox_runs():
@@ -212,8 +218,8 @@ def test_attributes_of_a_thread_local_object_are_copied() -> None:
 @pytest.mark.timeout(60)
 def test_a_run_stops_before_it_waits_for_a_different_thread() -> None:
     def wait(x: torch.Tensor) -> torch.Tensor:
-        waiting: queue.Queue[torch.Tensor] = queue.Queue()
-        return x + waiting.get()
+        tensor_queue: queue.Queue[torch.Tensor] = queue.Queue()
+        return x + tensor_queue.get()
 
     with sandbox_runs(), pytest.raises(TrialStoppedError, match="waits for another thread"):
         Reference(wait, next(derived_inputs(Arguments(torch.ones(2)), wait)))
@@ -426,7 +432,7 @@ def test_items_of_lists_change_and_keys_of_dicts_are_missing() -> None:
         return x * table["k"] * scales[-1]
 
     arguments = [
-        one.arguments.args for one in edge_inputs(Arguments(torch.ones(2), {"k": 2.0}, [1.0, 2.0, 4.0]), f, {})
+        input_.arguments.args for input_ in edge_inputs(Arguments(torch.ones(2), {"k": 2.0}, [1.0, 2.0, 4.0]), f, {})
     ]
     assert [1.0, 2.0, 0.0] in [scales for *_, scales in arguments]
     assert {} in [table for _, table, _ in arguments]
@@ -479,7 +485,7 @@ def test_arguments_share_memory_are_missing_zero_or_truth_values_and_a_mask_sele
         return x[x > 0] * (2 if flag and doubled else 3)
 
     arguments = Arguments(torch.linspace(-1, 2, 6), torch.tensor(1.0), True)
-    inputs = {one.example.what: one for one in edge_inputs(arguments, f, {})}
+    inputs = {input_.example.what: input_ for input_ in edge_inputs(arguments, f, {})}
     x, part, _ = inputs["flag in the memory of x"].arguments.copy().args
     x.add_(1)
     assert part == x[0] == 0

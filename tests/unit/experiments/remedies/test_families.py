@@ -269,7 +269,7 @@ def test_a_switch_is_proposed_for_its_library(path: str, code: str, part: str, a
     assert proposals_of("switch", break_problem) == []
 
 
-def test_a_switch_that_only_the_reader_can_set_is_no_proposal() -> None:
+def test_a_switch_that_only_the_user_can_set_is_not_proposed() -> None:
     break_problem = problem("x = 0\nint(index.max())\n", "int(index.max())", "GB0124")
     source = Source("s1", "_scatter.py", "library", "torch_geometric/utils/_scatter.py")
     assert proposals_of("switch", replace(break_problem, report=changed(break_problem.report, sources=[source]))) == []

@@ -23,6 +23,8 @@ _MORE_RECOMPILES = DynamoSetting("recompile_limit", value=64, is_safe=True)
 _NO_FORCED_BREAKS = DynamoSetting("debug_force_graph_break_on_leaf_return", value=False)
 _CAPTURE_SCALARS = DynamoSetting("capture_scalar_outputs", value=True, is_safe=True)
 _CAPTURE_SHAPES = DynamoSetting("capture_dynamic_output_shape_ops", value=True)
+#: A branch on a captured number still breaks, and an index of a list with it is an error.
+_CAPTURE_SCALARS_ADVICE = f"set {_CAPTURE_SCALARS}, if only tensor operations use the number"
 _SKIP_SIDE_EFFECTS = DynamoSetting(
     "skip_fwd_side_effects_in_bwd_under_checkpoint", value=True, is_safe=False, since="2.10"
 )
@@ -267,7 +269,7 @@ CAUSES = (
             f"for .tolist() set {_CAPTURE_SCALARS}; for torch.equal(a, b) write (a == b).all() and keep it a tensor; "
             "else compute it outside of the compiled function"
         ),
-        setting_advice=f"set {_CAPTURE_SCALARS}",
+        setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
         settings=((_CAPTURE_SCALARS,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
         rewrites=("format with str.format", "keep the tensor", "pass sizes as numbers"),
@@ -295,10 +297,10 @@ CAUSES = (
         title="Result whose size depends on a tensor's values, such as `x[mask]`",
         former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
-            f"set {_CAPTURE_SHAPES}, or keep the shape: torch.where(mask, x, 0).sum() for x[mask].sum(); the setting "
-            "can turn a break into an error"
+            f"set {_CAPTURE_SHAPES} (it can turn a break into an error), or keep the shape: torch.where(mask, x, 0)"
+            ".sum() for x[mask].sum()"
         ),
-        setting_advice=f"set {_CAPTURE_SHAPES}",
+        setting_advice=f"set {_CAPTURE_SHAPES} (it can turn a break into an error)",
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
         settings=((_CAPTURE_SHAPES,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
         rewrites=("mask instead of selecting", "pass sizes as numbers"),
@@ -320,7 +322,7 @@ CAUSES = (
         advice=(
             f"slice with numbers, not with tensors; for a length from a tensor, set {_CAPTURE_SCALARS} and use .item()"
         ),
-        setting_advice=f"set {_CAPTURE_SCALARS}",
+        setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
         settings=((_CAPTURE_SCALARS,),),
     ),
@@ -554,7 +556,7 @@ CAUSES = (
             "keep the values as a tensor and use operations on tensors; if numbers are needed, take them one by one "
             f"with .item() and set {_CAPTURE_SCALARS}"
         ),
-        setting_advice=f"set {_CAPTURE_SCALARS}",
+        setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
         settings=((_CAPTURE_SCALARS,),),
         rewrites=("keep the tensor", "take values one by one"),
@@ -620,10 +622,10 @@ CAUSES = (
         title="Tensor turned into a Python number, for example by `.item()`",
         former_messages=("Tensor.item", "call_function BuiltinVariable(int) [TensorVariable()]"),
         advice=(
-            "keep the value as a tensor; .item() needs the value on the host. If a number is needed, set "
-            f"{_CAPTURE_SCALARS}"
+            "keep the value as a tensor; .item() needs the value on the host. If only tensor operations use the "
+            f"number, set {_CAPTURE_SCALARS}"
         ),
-        setting_advice=f"set {_CAPTURE_SCALARS}",
+        setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
         settings=((_CAPTURE_SCALARS,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
         rewrites=("keep the tensor", "pass sizes as numbers"),
